@@ -11,8 +11,7 @@ from numpy.typing import NDArray
 
 from llama_workbench.harness.evidence.effect import ALPHA, decided, values_more
 from llama_workbench.harness.spec.regions import ANSWERS, Region
-from llama_workbench.harness.stats.confidence import LookPlan, looks_reached, running_interval
-from llama_workbench.harness.stats.forecast import MOST_TIMES
+from llama_workbench.harness.stats.confidence import MOST_TIMES, LookPlan, looks_reached, running_interval
 from studies.simulated_rates import SYMMETRIC, Noise
 
 NOISE: Mapping[str, Noise] = {

@@ -15,8 +15,15 @@ import pytest
 from scipy import stats
 
 from llama_workbench.commands.app import main
-from llama_workbench.harness.baselines.regressions import BETWEEN_PERCENT, TOLERANCE_PERCENT, compare, variation
-from llama_workbench.harness.baselines.rows import Row, RunComparison, Saved
+from llama_workbench.harness.baselines.regressions import (
+    BETWEEN_PERCENT,
+    TOLERANCE_PERCENT,
+    Row,
+    RunComparison,
+    Saved,
+    compare,
+    variation,
+)
 from llama_workbench.harness.baselines.text import render, to_junit, to_markdown
 from llama_workbench.harness.baselines.thresholds import Shift, Thresholds, read_thresholds
 from llama_workbench.harness.evidence.evidence import evidence_from_manifest
@@ -354,7 +361,7 @@ def test_sessions_are_measured_and_the_table_is_read_again(tmp_path: Path, capsy
     said = capsys.readouterr()
     assert ended.value.code != 2, said.err
     (tmp_path / "pyproject.toml").write_text(said.out[said.out.index("# 8 runs") :], encoding="utf-8")
-    found = read_thresholds(None, start=tmp_path)
+    found = read_thresholds(tmp_path)
     hybrid, after = (found.shift("decode", name) for name in ("team005_hybrid", "team006_after"))
     assert hybrid is not None and after is not None
     assert 0.8 < hybrid.between < 4 and hybrid.between < hybrid.at_most
@@ -557,9 +564,8 @@ def test_markdown_and_junit(mixed: RunComparison) -> None:
     assert text.count("| **regression** |") == 4  # once on top, once among all rows
     assert text.count("| **no regression** |") == 4
     suite = ElementTree.fromstring(to_junit(mixed))
-    assert (suite.get("tests"), suite.get("failures"), suite.get("skipped")) == ("9", "2", "3")
-    assert len(suite.findall("testcase/failure")) == 2
-    assert len(suite.findall("testcase/skipped")) == 3
+    assert [suite.get(name) for name in ("tests", "failures", "skipped")] == ["9", "2", "3"]
+    assert [len(suite.findall(f"testcase/{name}")) for name in ("failure", "skipped")] == [2, 3]
 
 
 def test_hostile_names_stay_text(base: RunFolder, tmp_path: Path) -> None:
@@ -580,8 +586,7 @@ def test_hostile_names_stay_text(base: RunFolder, tmp_path: Path) -> None:
         runs.append(run)
     found = compare(*runs)
     assert row(found, "prefill-15m-t128", name).verdict == "inconclusive"
-    cases = ElementTree.fromstring(to_junit(found)).findall("testcase")
-    assert name in {case.get("name") for case in cases}
+    assert name in {case.get("name") for case in ElementTree.fromstring(to_junit(found)).findall("testcase")}
     rows = [line for line in to_markdown(found).splitlines() if line.startswith("|")]
     assert "<b>" not in "".join(rows)
     assert "<script>" not in "".join(rows)

@@ -7,14 +7,12 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
-from xml.etree import ElementTree
 
 import pytest
 
 from llama_workbench.commands.app import main
-from llama_workbench.harness.baselines.regressions import compare
-from llama_workbench.harness.baselines.rows import Answer, Row, RunComparison, gated
-from llama_workbench.harness.baselines.text import MARKER, change_text, to_junit, to_markdown
+from llama_workbench.harness.baselines.regressions import Answer, Row, RunComparison, compare, gated
+from llama_workbench.harness.baselines.text import MARKER, change_text, to_markdown
 from llama_workbench.harness.baselines.thresholds import ForSome, Thresholds, What
 from llama_workbench.harness.slices.instructions.counting import ALLOCATORS, DISPATCH, KERNELS
 from llama_workbench.harness.store.folder import RunFolder
@@ -104,7 +102,6 @@ def test_short_calls_have_wide_intervals_and_say_so(tmp_path: Path) -> None:
     assert {row.reason for row in rows(found, "instructions").values()} == {
         "up to 1.00 % more are not excluded: counts of such short calls are known to ±1.00 %"
     }
-    assert "more than 1.50 % is always found" in to_markdown(found)
 
 
 @pytest.mark.parametrize(
@@ -262,9 +259,6 @@ def test_a_subject_may_have_thresholds_of_its_own(base: RunFolder, tmp_path: Pat
     assert found.exit_code == 0
     assert rows(found, "instructions")["team005_hybrid"].threshold_percent == 2.0
     assert 'No variant and workload matches [[for]] variant = "hybrid".' in found.notes
-    flagged = "time 9 % (flagged where the whole interval is above 18.8 %)"
-    assert f'Thresholds for variant = "hybrid": {flagged}.' in found.notes
-    assert 'Thresholds for variant = "*hybrid", workload = "decode-*": instructions 2 %.' in found.notes
 
 
 # -- memory ------------------------------------------------------------------------------------------------------------
@@ -328,10 +322,6 @@ def test_markdown_is_a_comment_that_can_be_found_again(base: RunFolder, tmp_path
     )
     assert text.endswith(f"\n{MARKER}\n")
     assert "| 10,000,000 instructions | 10,100,000 instructions | +1.00 % [+0.80, +1.20] | **regression** |" in text
-    cases = ElementTree.fromstring(to_junit(found)).findall("testcase")
-    assert [case.get("name") for case in cases] == [
-        f"{name}: instructions" for name in sorted(SUBJECTS, key=SUBJECTS.index)
-    ]
 
 
 def test_a_comment_is_never_too_long(base: RunFolder, tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from conftest import Said
 from llama_workbench import ROOT
 from llama_workbench.commands.app import main
 from llama_workbench.harness.claims.reading import load_folder
-from llama_workbench.harness.report.gallery import gallery_markdown
+from llama_workbench.harness.report.markdown import gallery_markdown
 from llama_workbench.harness.store.verdict_schema import Effect
 from tests.verdicts import a_verdict, an_effect
 

@@ -10,9 +10,8 @@ from typing import Any, cast
 import numpy as np
 import pytest
 
-from llama_workbench.harness.evidence.effect import ALPHA
+from llama_workbench.harness.evidence.effect import ALPHA, combine
 from llama_workbench.harness.evidence.evidence import Evidence
-from llama_workbench.harness.evidence.verdict import combine
 from llama_workbench.harness.judge.parts import Part
 from llama_workbench.harness.metrics.base import Judged
 from llama_workbench.harness.report.machines import machine_lines

@@ -8,6 +8,7 @@ import pytest
 
 from llama_workbench import ROOT
 from llama_workbench.harness.baselines.regressions import BETWEEN_PERCENT
+from llama_workbench.harness.claims.reading import load_folder
 from llama_workbench.harness.report.markdown import update_file
 from llama_workbench.harness.report.standings import evidence_of
 from llama_workbench.harness.session.judging import rejudge
@@ -104,3 +105,29 @@ def test_the_screen_of_a_claim_says_that_the_gpu_waited() -> None:
     assert "! more than 1 % faster: inconclusive\n" in decode
     assert "Is the rewrite 2-3x faster? At most 1.10x" in output("show", "h200")
     assert "did you mean 'single-file-faster'?" in fails("show", "h200", "--claim", "single-file")
+
+
+# The page of statements names claims that are there, with parts that they have, and leaves none out.
+
+
+PAGE = ROOT / "docs" / "results" / "statements.md"
+TEXT = PAGE.read_text(encoding="utf-8").partition("## What they said, and where it is judged")[2]
+CLAIMS = {claim.id: claim for claim in load_folder(ROOT / "claims")[0]}
+NAMED = re.findall(r"`([\w.-]+)`(?: \(([^)]*)\))?", TEXT)
+
+
+def test_every_claim_is_named_and_every_name_is_a_claim() -> None:
+    assert {name for name, _ in NAMED} - {"id"} == set(CLAIMS)
+
+
+def test_every_part_that_is_named_is_one_of_its_claim() -> None:
+    for name, said in NAMED:
+        known = [part.part or "" for part in CLAIMS[name].hypothesis] if name in CLAIMS else []
+        for part in filter(None, said.split("; ")):
+            assert any(each.startswith(part.split(",")[0]) for each in known), (name, part, known)
+
+
+def test_there_is_a_row_for_each_of_some_seventy_statements() -> None:
+    rows = [line for line in TEXT.splitlines() if line.startswith("| ") and not line.startswith("| statement")]
+    assert len(rows) > 70 and len(set(rows)) == len(rows)
+    assert all((line.count("|") == 4 and "`" in line) or "none: " in line or "the gate: " in line for line in rows)

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from llama_workbench.harness.claims.reading import load_dispute
-from llama_workbench.harness.evidence.verdict import AT_A_LIMIT, TOO_LONG
+from llama_workbench.harness.evidence.effect import AT_A_LIMIT, TOO_LONG
 from llama_workbench.harness.report import answer as answers
 from llama_workbench.harness.report.answer import Answer, told_apart, words_of_sides
 from llama_workbench.harness.report.markdown import ReadmeError, markdown_table, update_file

@@ -436,7 +436,7 @@ def test_what_more_time_would_settle_is_followed_by_the_command(
         "run", only=("prefill-15m-t128",), compare=compared, rounds=20, noise=0.1,
         factors={"prefill-15m-t128/team006_after": 1.15}, manifest=manifest,
     )  # fmt: skip
-    assert "more would decide it" in run.records(files.VERDICTS)[0]["reason"]
+    assert run.read(files.VERDICTS)[0].effects[0].seconds_more > 0
     with pytest.raises(SystemExit, match="0"):
         main(["judge", "run"])
     said = capsys.readouterr().out

@@ -10,7 +10,7 @@ import streamlit as st
 from llama_workbench.dashboard import state, words
 from llama_workbench.dashboard.sections import blocks, course, head, trust
 from llama_workbench.dashboard.views import changes, entries
-from llama_workbench.harness.baselines.rows import Row, RunComparison
+from llama_workbench.harness.baselines.regressions import Row, RunComparison
 from llama_workbench.harness.baselines.text import change_text, notes_on, side_text
 from llama_workbench.harness.baselines.thresholds import ConfigError
 from llama_workbench.harness.evidence.evidence import SUBJECT

@@ -13,7 +13,7 @@ import streamlit as st
 from llama_workbench.datasets.geometries import DataError
 from llama_workbench.datasets.workloads import workloads
 from llama_workbench.harness.claims.reading import Figure, Portion, published, published_shares
-from llama_workbench.harness.report.ladder import ladder_headings, ladder_of, ladder_rows
+from llama_workbench.harness.report.ladder import ladder_of, ladder_rows
 from llama_workbench.harness.stats.confidence import Interval
 from llama_workbench.variants.phase_map import MEANING, PHASES
 
@@ -375,8 +375,7 @@ def show_steps(opened: state.Opened) -> None:
     with st.container(horizontal=True):
         blocks.show_codes([*ladder.steps, *ladder.beyond])
         blocks.show_cards(run, ladder.names, [])
-    headings = ladder_headings(ladder)
-    blocks.table([dict(zip(headings, row, strict=True)) for row in ladder_rows(ladder)], "Gain and memory of each step")
+    blocks.table(ladder_rows(ladder), "Gain and memory of each step")
     st.caption(
         "Each step is measured against the one before it. Multiplied, the steps give their joint gain, which is also "
         "measured as one. Memory: what a model holds more (or less) after a prompt, in percent of its weights."

@@ -7,8 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import get_args
 
-from llama_workbench.harness.baselines.regressions import compare
-from llama_workbench.harness.baselines.rows import Answer, Row, RunComparison, Saved
+from llama_workbench.harness.baselines.regressions import Answer, Row, RunComparison, Saved, compare
 from llama_workbench.harness.baselines.thresholds import WHATS, read_thresholds
 from llama_workbench.harness.spec.words import Word
 from llama_workbench.harness.store.folder import RunFolder
@@ -65,7 +64,7 @@ def between(run: data.Run, base: Path, stamp: entries.Stamp) -> RunComparison:
 
     Raises RunError, and ValueError for thresholds that cannot be used.
     """
-    return compare(RunFolder(base), RunFolder(run.path), thresholds=read_thresholds(None, start=Path.cwd()))
+    return compare(RunFolder(base), RunFolder(run.path), thresholds=read_thresholds(Path.cwd()))
 
 
 def kinds(comparison: RunComparison) -> dict[str, str]:

@@ -30,9 +30,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property, partial
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from llama_workbench.variants import YARDSTICKS
 
@@ -43,13 +43,139 @@ from ..report.standings import read_standings
 from ..report.text import one_text_line
 from ..slices import faces
 from ..spec.comparison import EnteredName
+from ..spec.words import VerbExit
 from ..stats.confidence import Interval
 from ..stats.means import CentredInterval, Mean, between_variance, most_between_variance
 from ..store.files import RunError
 from ..store.folder import RunFolder
 from ..store.schema import Key, RelativeTime, Standings, Workload, WorkloadResult
-from .rows import Answer, Counted, Row, RunComparison, Saved, gated
 from .thresholds import DEFAULTS, WHATS, ConfigError, Shift, Thresholds, What
+
+# What a comparison of two runs is: a row for each variant and each thing that is compared of it, and one answer.
+
+
+Answer = Literal["regression", "no regression", "improvement", "inconclusive"]
+
+EXIT_CODES: dict[Answer, VerbExit] = {
+    "regression": VerbExit.AGAINST,
+    "inconclusive": VerbExit.COULD_NOT,
+}
+"""Of the answer to the whole comparison; that it is done for all others."""
+
+
+@dataclass(frozen=True)
+class Saved:
+    """A ratio t_against / t_variant of one run, with its interval. A missing end is open."""
+
+    ratio: float | None
+    low: float | None
+    high: float | None
+    rounds: int
+
+
+@dataclass(frozen=True)
+class Counted:
+    """What was counted in one run: instructions or bytes."""
+
+    value: float
+    unit: str
+
+
+@dataclass(frozen=True)
+class Row:
+    """One thing of one variant on one workload, in both runs."""
+
+    workload: str
+    variant: str
+    against: str
+    base: Saved | Counted | None
+    new: Saved | Counted | None
+    change_percent: float | None  # of the variant's time, instructions or bytes: above 0 it became worse
+    low_percent: float | None
+    high_percent: float | None
+    verdict: Answer
+    reason: str
+    what: What = "time"
+    threshold_percent: float = 0.0
+    decides: bool = True  # whether the row has a say in the exit code
+    between_percent: float | None = None  # what its interval allows for between sessions (SD); None: a tolerance counts
+
+    @property
+    def key(self) -> tuple[str, str]:
+        """(workload, variant)"""
+        return self.workload, self.variant
+
+
+@dataclass(frozen=True)
+class RunComparison:
+    """What became of `base` in `new`. `exit_code`: 0 no regression, 1 a regression, 2 inconclusive."""
+
+    base: str
+    new: str
+    threshold_percent: float
+    tolerance_percent: float
+    machine_differences: tuple[str, ...]
+    rows: tuple[Row, ...]
+    only_in_base: tuple[str, ...]
+    only_in_new: tuple[str, ...]
+    notes: tuple[str, ...]
+    gate: tuple[What, ...] = ("time",)
+
+    @property
+    def same_machine(self) -> bool:
+        """Whether both runs have one machine configuration."""
+        return not self.machine_differences
+
+    @property
+    def deciding(self) -> tuple[Row, ...]:
+        """The rows that have a say in the answer."""
+        return tuple(row for row in self.rows if row.decides)
+
+    @property
+    def verdict(self) -> Answer:
+        """The answer of all rows that decide: the worst of them, "inconclusive" where there are none."""
+        answers = {row.verdict for row in self.deciding}
+        worst: tuple[Answer, ...] = ("regression", "inconclusive")
+        return next((word for word in worst if word in answers), "no regression" if answers else "inconclusive")
+
+    @property
+    def exit_code(self) -> VerbExit:
+        """Of the command."""
+        return EXIT_CODES.get(self.verdict, VerbExit.DONE)
+
+    def summary(self) -> str:
+        """The answer in one sentence."""
+        counts = {word: sum(row.verdict == word for row in self.deciding) for word in get_args(Answer)}
+        parts = ", ".join(f"{count} {word}" for word, count in counts.items() if count)
+        by = "" if self.gate == ("time",) else f", by {' and '.join(self.gate)}"
+        answer = f"{self.verdict} ({parts}{by})"
+        if not self.rows:
+            answer = "inconclusive: the two runs have nothing in common"
+        elif not self.deciding:
+            answer = f"inconclusive: the two runs do not both have {' or '.join(self.gate)}"
+        return f"{self.new} against {self.base}: {answer}"
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain JSON types; the form is described by `workbench compare --help`."""
+        answer = {"format": 1, "verdict": self.verdict, "exit_code": self.exit_code, "same_machine": self.same_machine}
+        return answer | asdict(self)
+
+
+def gated(rows: Iterable[Row], gate: Iterable[What]) -> tuple[Row, ...]:
+    """The rows in the order of their subjects, with `decides` as the gate has it.
+
+    Where a time cannot tell and the same subject's instructions can, and both are in the gate, the count decides.
+    """
+    marked = [replace(row, decides=row.what in set(gate)) for row in rows]
+    counts = (row for row in marked if row.decides and row.what == "instructions")
+    counted = {row.key for row in counts if row.verdict != "inconclusive"}
+    return tuple(
+        replace(row, decides=False)
+        if row.what == "time" and row.verdict == "inconclusive" and row.key in counted
+        else row
+        for row in marked
+    )
+
 
 TOLERANCE_PERCENT, TOLERANCE_UNLIKE_PERCENT = 9.0, 19.0
 """What the ratio of two variants may shift between two sessions on one machine configuration, with 95 % probability:
@@ -97,7 +223,7 @@ def compare(
     return replace(
         timed,
         rows=gated(sorted(rows, key=lambda row: (order[row.key], WHATS.index(row.what))), thresholds.gate),
-        notes=(*timed.notes, *_thresholds_of(thresholds, timed.tolerance_percent), *unused),
+        notes=(*timed.notes, *unused),
         gate=thresholds.gate,
     )
 
@@ -112,13 +238,12 @@ def compare_standings(old: Standings, now: Standings, *, thresholds: Thresholds 
     machine = comparable(old.environment, now.environment)
     here, there = old.subjects, now.subjects
     compared = [key for key in here if key in there or key in now.reasons]
-    rows, tolerances = [], {key: _tolerance_of(key, old, now, same_machine=not machine) for key in compared}
-    for key in compared:
-        percent = thresholds.of("time", *key)
-        limits = _Limits(math.log1p(percent / 100), math.log1p(tolerances[key] / 100), not machine)
-        between = None if machine else _between(key, old, now, thresholds)
-        rows.append(replace(_row(key, old, now, limits, between), threshold_percent=percent))
-    cautious = {row.key: tolerances[row.key] for row in rows if row.between_percent is None}
+    rows = [_row(key, old, now, thresholds, same_machine=not machine) for key in compared]
+    cautious = {
+        row.key: _tolerance_of(row.key, old, now, same_machine=not machine)
+        for row in rows
+        if row.between_percent is None
+    }
     usual = TOLERANCE_OTHER_MACHINE_PERCENT if machine else min(cautious.values(), default=TOLERANCE_PERCENT)
     return RunComparison(
         base=old.name,
@@ -133,33 +258,19 @@ def compare_standings(old: Standings, now: Standings, *, thresholds: Thresholds 
     )
 
 
-@dataclass(frozen=True)
-class _Between:
-    """What sessions of the same code differ by: standard deviation in percent, and its degrees of freedom (infinite for
-    an upper bound)."""
-
-    percent: float
-    freedom: float = math.inf
-
-    @property
-    def of_a_difference(self) -> Mean:
-        """What it adds to the difference of two sessions, in log units."""
-        return Mean(0.0, math.sqrt(2) * math.log1p(self.percent / 100), self.freedom)
-
-
-def _between(key: Key, old: Standings, now: Standings, thresholds: Thresholds) -> _Between | None:
-    """What sessions of the same code differ by: as the user measured it, else as BETWEEN_PERCENT has it; None where
-    neither is known."""
+def _between(key: Key, old: Standings, now: Standings, thresholds: Thresholds) -> tuple[float, float] | None:
+    """What sessions of the same code differ by (standard deviation in percent), and its degrees of freedom: as the user
+    measured it, an upper bound, else as BETWEEN_PERCENT has it; None where neither is known."""
     sides = old.times.get(key), now.times.get(key)
     if any(side is None or side.over_lives is None for side in sides):
         return None
     kind, alike = str(old.workloads[key[0]].workload.get("kind")), measured_alike((old, now))
     if own := thresholds.shift(kind, key[1], same_code=alike):
-        return _Between(own.at_most)
+        return own.at_most, math.inf
     is_short = old.times[key].interval.centre > math.log(SHORT)
     if kind != "call" or not alike or is_short or not all(left_alone(run) for run in (old, now)):
         return None
-    return _Between(BETWEEN_PERCENT, BETWEEN_FREEDOM)
+    return BETWEEN_PERCENT, BETWEEN_FREEDOM
 
 
 def left_alone(run: Standings) -> bool:
@@ -250,31 +361,15 @@ def _variation_of(key: Key, kind: str, runs: Sequence[Standings]) -> Shift | Non
     return Shift(variant=key[1], kind=kind, code=code, sessions=len(means), between=between, at_most=most)
 
 
-@dataclass(frozen=True)
-class _Limits:
-    threshold: float  # log units
-    tolerance: float  # log units
-    same_machine: bool
-
-
-def _slow_down(saved: RelativeTime, fresh: RelativeTime, between: _Between | None) -> CentredInterval:
+def _slow_down(saved: RelativeTime, fresh: RelativeTime, between: tuple[float, float] | None) -> CentredInterval:
     """From the relative times of both runs, in log units; above 0 the new run is slower."""
     if saved.over_lives is None or fresh.over_lives is None:  # fewer than two processes
         return CentredInterval(saved.interval.centre - fresh.interval.centre, -math.inf, math.inf)
     apart = saved.over_lives.minus(fresh.over_lives)
     if between is not None:
-        apart = apart.plus(between.of_a_difference)
+        percent, freedom = between
+        apart = apart.plus(Mean(0.0, math.sqrt(2) * math.log1p(percent / 100), freedom))
     return CentredInterval(apart.centre, *apart.ends(ALPHA))
-
-
-def _thresholds_of(thresholds: Thresholds, tolerance_percent: float) -> Iterator[str]:
-    """The thresholds of some subjects, a sentence for each table, with the slow-down from which a time is flagged."""
-    for limits in thresholds.for_some:
-        own = [f"{what} {percent:g} %" for what in WHATS if (percent := getattr(limits, what, None))]
-        if limits.time:
-            least = ((1 + limits.time / 100) * (1 + tolerance_percent / 100) - 1) * 100
-            own[0] += f" (flagged where the whole interval is above {least:.3g} %)"
-        yield f"Thresholds for {limits}: {', '.join(own)}."
 
 
 def _notes_on(run: Standings) -> list[str]:
@@ -289,24 +384,30 @@ def _notes_on(run: Standings) -> list[str]:
     return notes
 
 
-def _row(key: Key, old: Standings, now: Standings, limits: _Limits, between: _Between | None) -> Row:
+def _row(key: Key, old: Standings, now: Standings, thresholds: Thresholds, *, same_machine: bool) -> Row:
     workload, variant = key
+    limit = thresholds.of("time", *key)
     against = old.workloads[workload].reference
     reason = why_not(key, old, now)
     if reason or against is None:
-        return Row(workload, variant, against or "", None, None, None, None, None, "inconclusive", reason)
+        return replace(cannot_tell(key, "time", thresholds, reason), against=against or "")
     saved, fresh = old.times[key], now.times[key]
     before, today = saved.interval, fresh.interval
-    slack = old.workloads[workload].bias + now.workloads[workload].bias
+    slack = old.workloads[workload].bias + now.workloads[workload].bias  # what fired controls say may be bias
+    between = _between(key, old, now, thresholds) if same_machine else None
     slow_down = _slow_down(saved, fresh, between)
-    limits = limits if between is None else replace(limits, tolerance=0.0)
-    pair = None if against in YARDSTICKS else against
-    verdict, reason = _answer(slow_down.low, slow_down.high, limits, slack, pair=pair)
+    tolerance = 0.0 if between else math.log1p(_tolerance_of(key, old, now, same_machine=same_machine) / 100)
+    pair = "" if against in YARDSTICKS else against
+    threshold = math.log1p(limit / 100)
     if before.unstable or today.unstable:
-        verdict, reason = (
-            "inconclusive",
-            f"the ratio drifted while {(old if before.unstable else now).name} was measured",
-        )
+        drifted = (old if before.unstable else now).name
+        verdict, reason = INCONCLUSIVE, f"the ratio drifted while {drifted} was measured"
+    elif same_machine:
+        verdict, reason = _answer(slow_down, threshold, tolerance + slack, slack, pair)
+    else:
+        slower = slow_down.low - tolerance - slack > threshold
+        reason = "slower, but on a different machine; time both versions on one machine" if slower else ELSEWHERE
+        verdict, reason = INCONCLUSIVE, f"{reason}{_or_the_other(pair) if slower else ''}"
     more = fresh.faults - saved.faults
     faults = f"page faults a call changed by {more:+.0f}" if abs(more) > 1 else ""
     return Row(
@@ -320,37 +421,40 @@ def _row(key: Key, old: Standings, now: Standings, limits: _Limits, between: _Be
         high_percent=_percent(slow_down.high),
         verdict=verdict,
         reason="; ".join(filter(None, (reason, faults))),
-        between_percent=None if between is None else between.percent,
+        threshold_percent=limit,
+        between_percent=between[0] if between else None,
     )
 
 
-def _answer(low: float, high: float, limits: _Limits, slack: float, *, pair: str | None) -> tuple[Answer, str]:
-    """Answer and reason from the ends of the slow-down (log units). `slack`: what fired controls say may be bias."""
-    tolerance = limits.tolerance + slack
-    side = f"; it may be {pair} that changed" if pair else ""
-    if low - tolerance > limits.threshold:
-        if not limits.same_machine:
-            return "inconclusive", f"slower, but on a different machine; time both versions on one machine{side}"
-        return "regression", f"slower by at least {_percent(low):.1f} %{side}"
-    if not limits.same_machine:
-        return "inconclusive", "different machine"
-    if high + tolerance < -limits.threshold:
+INCONCLUSIVE: Answer = "inconclusive"
+ELSEWHERE = "different machine"
+
+
+def _or_the_other(pair: str) -> str:
+    """What a slow-down may be too where two variants stand against each other alone."""
+    return f"; it may be {pair} that changed" if pair else ""
+
+
+def _answer(
+    slow_down: CentredInterval, threshold: float, tolerance: float, slack: float, pair: str
+) -> tuple[Answer, str]:
+    """Answer and reason from a slow-down on one machine. All in log units. pair: what it stands against that is no
+    yardstick."""
+    low, high = slow_down.low, slow_down.high
+    if low - tolerance > threshold:
+        return "regression", f"slower by at least {_percent(low):.1f} %{_or_the_other(pair)}"
+    if high + tolerance < -threshold:
         # A pair whose baseline became slower looks just like this, so it is no all-clear.
-        return ("inconclusive", f"faster, or {pair} became slower") if pair else ("improvement", "")
-    if high + slack < limits.threshold:
+        return (INCONCLUSIVE, f"faster, or {pair} became slower") if pair else ("improvement", "")
+    if high + slack < threshold:
         return "no regression", ""
     if math.isinf(high):
-        return "inconclusive", "too few processes for an interval"
+        return INCONCLUSIVE, "too few processes for an interval"
     if low > 0:
-        return (
-            "inconclusive",
-            f"possibly slower, but below what saved runs can detect; time both versions in one run{side}",
-        )
-    return (
-        "inconclusive",
-        f"a slow-down of up to {_percent(high + slack):.1f} % is not excluded; measure longer: --to-compare with a "
-        "larger --budget",
-    )
+        which = "possibly slower, but below what saved runs can detect; time both versions in one run"
+        return INCONCLUSIVE, f"{which}{_or_the_other(pair)}"
+    up_to = f"a slow-down of up to {_percent(high + slack):.1f} % is not excluded"
+    return INCONCLUSIVE, f"{up_to}; measure longer: --to-compare with a larger --budget"
 
 
 def why_not(key: Key, old: Standings, now: Standings) -> str:

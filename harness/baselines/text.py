@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from xml.etree import ElementTree
 
 from rich.console import Group, RenderableType
@@ -18,9 +18,8 @@ from ..report.markdown import markdown_cell, markdown_rows
 from ..report.sessions import NOT_COMPARABLE, RunAgreement
 from ..report.text import claim_text, effect_text, measured_text
 from ..store.schema import Standings
-from .regressions import LEAST_BYTES
-from .rows import Counted, Row, RunComparison, Saved
-from .thresholds import TABLE, WHATS, Shift
+from .regressions import LEAST_BYTES, Counted, Row, RunComparison, Saved
+from .thresholds import TABLE, Shift
 
 MARKER = "<!-- llama-workbench -->"
 """A hidden line of the summary in Markdown, by which a comment on a pull request is found and updated."""
@@ -34,7 +33,6 @@ _STYLES = {
     "improvement": "green",
     "inconclusive": "yellow",
 }
-_NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
 def render(comparison: RunComparison) -> Group:
@@ -138,28 +136,24 @@ def _markdown_table(rows: Iterable[Row]) -> str:
 
 
 def to_junit(comparison: RunComparison) -> str:
-    """JUnit XML: a test case for each row that decides; a regression is a failure, "inconclusive" is skipped."""
-    verdicts = [row.verdict for row in comparison.deciding]
-    suite = ElementTree.Element(
-        "testsuite",
-        name="workbench compare",
-        tests=str(max(len(verdicts), 1)),
-        failures=str(verdicts.count("regression")),
-        skipped=str(verdicts.count("inconclusive") if verdicts else 1),
-        errors="0",
-    )
-    for row in comparison.deciding:
-        case = ElementTree.SubElement(suite, "testcase", classname=_xml(row.workload), name=_xml(_name(row)))
-        message = _xml(f"{change_text(row)} {row.reason}")
-        if row.verdict == "regression":
-            ElementTree.SubElement(case, "failure", message=message, type=row.verdict)
-        elif row.verdict == "inconclusive":
-            ElementTree.SubElement(case, "skipped", message=message)
-    if not verdicts:  # CI systems take a suite without cases for a success
-        case = ElementTree.SubElement(suite, "testcase", classname="workbench", name="compare")
-        ElementTree.SubElement(case, "skipped", message=_xml(comparison.summary()))
-    ElementTree.indent(suite)
-    return '<?xml version="1.0" encoding="utf-8"?>\n' + ElementTree.tostring(suite, encoding="unicode") + "\n"
+    """For CI systems: a case for each row that decides. A regression is a failure, "inconclusive" is skipped."""
+    kinds = {"regression": "failure", "inconclusive": "skipped"}
+    cases = [(row.workload, _name(row), row.verdict, f"{change_text(row)} {row.reason}") for row in comparison.deciding]
+    # CI systems take a suite without cases for a success.
+    cases = cases or [("workbench", "compare", "inconclusive", comparison.summary())]
+    failures, skipped = (sum(case[2] == word for case in cases) for word in kinds)
+    counts = {"tests": str(len(cases)), "failures": str(failures), "skipped": str(skipped)}
+    suite = ElementTree.Element("testsuite", name="workbench compare", attrib=counts)
+    for workload, name, verdict, message in cases:
+        case = ElementTree.SubElement(suite, "testcase", classname=_xml(workload), name=_xml(name))
+        if verdict in kinds:
+            ElementTree.SubElement(case, kinds[verdict], message=_xml(message))
+    return f'<?xml version="1.0" encoding="utf-8"?>\n{ElementTree.tostring(suite, encoding="unicode")}\n'
+
+
+def _xml(text: str) -> str:
+    """Without the characters that XML cannot hold even when escaped."""
+    return re.sub("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]", "?", text)
 
 
 def render_repeats(pairs: Mapping[tuple[str, str], RunAgreement], unlike: Sequence[str]) -> Group:
@@ -201,8 +195,6 @@ def notes_on(comparison: RunComparison) -> list[str]:
     lines = [*_notes_on_times(comparison), *_notes_on_counts(comparison)]
     if comparison.gate != ("time",):
         lines.append(f"The exit code is set by {' and '.join(comparison.gate)}.")
-    if "time" in comparison.gate and any(row.what == "time" and not row.decides for row in comparison.rows):
-        lines.append("Where the time is inconclusive, the instruction count of the same variant decides.")
     if differences := "; ".join(comparison.machine_differences):
         lines.append(f"Different machine or software, so nothing here is a failure by itself: {differences}.")
     lines += comparison.notes
@@ -217,45 +209,33 @@ def notes_on(comparison: RunComparison) -> list[str]:
     return lines
 
 
-def _notes_on_times(comparison: RunComparison) -> list[str]:
+def _notes_on_times(comparison: RunComparison) -> Iterator[str]:
     """From where on a slow-down is a regression, and what is allowed for between sessions."""
     threshold, tolerance = comparison.threshold_percent, comparison.tolerance_percent
     least = ((1 + threshold / 100) * (1 + tolerance / 100) - 1) * 100
-    allowed = [row.between_percent for row in comparison.rows if row.between_percent is not None]
     between = f", tolerance {tolerance:g} % between runs" if tolerance else ""
-    lines = [
+    yield (
         f"Threshold {threshold:g} % more time{between}: a regression is a slow-down whose whole interval is above "
         f"{least:.3g} %."
-    ]
-    if allowed:
+    )
+    if allowed := [row.between_percent for row in comparison.rows if row.between_percent is not None]:
         where = " Where this was measured, the interval" if tolerance else " The interval"
-        lines.append(
+        yield (
             f"Runs of the same code differ by {_range(allowed, '.2g')} % (standard deviation).{where} includes "
             f"it{', and no tolerance is added' if tolerance else ''}."
         )
-    return lines
 
 
-def _notes_on_counts(comparison: RunComparison) -> list[str]:
-    """What counts as a regression where something was counted, and whether a threshold is too low for that."""
-    rows = {what: [row for row in comparison.rows if row.what == what and row.new] for what in WHATS}
-    lines = []
-    if counted := rows["instructions"]:
-        widths = [(row.high_percent or 0.0) - (row.change_percent or 0.0) for row in counted]
-        limits = [row.threshold_percent for row in counted]
-        lines.append(
-            f"Threshold {_range(limits)} % more instructions; counts are known to ±{max(widths):.2f} % or better, so "
-            f"that more than {max(limits) + max(widths):.2f} % is always found."
-        )
-    if rows["memory"]:
-        ends = _range([row.threshold_percent for row in rows["memory"]])
-        lines.append(f"Threshold {ends} % more memory; less than {LEAST_BYTES // 1024} KiB is no change.")
+def _notes_on_counts(comparison: RunComparison) -> Iterator[str]:
+    """What counts as a regression where something was counted, and what was not counted that decides."""
+    for what, more in (("instructions", ""), ("memory", f"; less than {LEAST_BYTES // 1024} KiB is no change")):
+        if limits := [row.threshold_percent for row in comparison.rows if row.what == what and row.new]:
+            yield f"Threshold {_range(limits)} % more {what}{more}."
     for what in comparison.gate:
         lacking = {row.key for row in comparison.rows} - {row.key for row in comparison.rows if row.what == what}
         if lacking and what != "time":
             names = _some([" on ".join(reversed(key)) for key in sorted(lacking)])
-            lines.append(f"No {what} in both runs, so these are not decided by {what}: {names}.")
-    return lines
+            yield f"No {what} in both runs, so these are not decided by {what}: {names}."
 
 
 def _range(percents: Sequence[float], digits: str = "g") -> str:
@@ -265,8 +245,3 @@ def _range(percents: Sequence[float], digits: str = "g") -> str:
 
 def _some(names: Sequence[str]) -> str:
     return ", ".join(names[:6]) + (f" and {len(names) - 6} more" if len(names) > 6 else "")
-
-
-def _xml(text: str) -> str:
-    """Without the characters that XML cannot hold even when escaped."""
-    return _NOT_XML.sub("?", text)

@@ -145,16 +145,11 @@ class _Settings(_Table):
     compare: Thresholds = Field(default=DEFAULTS, description="a table")
 
 
-def read_thresholds(file: Path | None, *, start: Path) -> Thresholds:
-    """The thresholds of a file, or of the nearest pyproject.toml with our table in `start` or above; else the defaults.
+def read_thresholds(start: Path) -> Thresholds:
+    """The thresholds of the nearest pyproject.toml with our table in `start` or above; else the defaults.
 
     Raises ConfigError where a file cannot be used.
     """
-    if file is not None:
-        table = _table_of(file)
-        if table is None:
-            raise ConfigError(f"{file}: has no table [{TABLE}]")
-        return _checked(table, file)
     for path in (folder / FILE for folder in (start, *start.parents)):
         if path.is_file() and (table := _table_of(path)) is not None:
             return _checked(table, path)

@@ -10,8 +10,8 @@ like any other. `judge.parts` says at which level.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import takewhile
 from typing import NamedTuple
 
@@ -19,18 +19,20 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ..spec.regions import Region
-from ..spec.words import Cause, Word
+from ..spec.words import LOOKS, SETTLED, Cause, Word
 from ..stats.confidence import (
+    Ends,
     Interval,
     Level,
     LookPlan,
+    Question,
     first_interval,
     looks,
     looks_reached,
     pseudo_median,
     running_interval,
+    values_needed,
 )
-from ..stats.forecast import Ends, Question, values_needed
 from ..stats.means import is_dependent
 from ..stats.samples import Differences
 from ..store.verdict_schema import Effect
@@ -72,10 +74,6 @@ def budget(seconds: float) -> int:
 UNSTABLE = "unstable: the effect drifted while it was measured"
 DEPENDENT = "not independent: successive values are correlated or drift, so the interval is too narrow"
 TOO_FEW = "too few rounds for an interval"
-NO_TIME = "no rounds were measured: no time was left; --budget {} measures it too"
-INVALID = "confounded: {} of rounds without a valid time"
-BY_CONTROL = "confounded: controls differ, and {} of bias may have made this effect"
-BY_FAULTS = "confounded: the difference in page faults may have made this effect"
 """Reasons for an open effect."""
 
 ALPHA = 0.01
@@ -163,10 +161,8 @@ NOTHING_KNOWN = Further()
 
 
 def values_more(values: ArrayLike, asked: Sequence[Asked], *, stretch: Stretch = NO_STRETCH) -> float:
-    """Further values that in nine of ten cases answer one of these, so that it survives the stretch (see
-    `stats.forecast`); before the first interval those until then. Infinite where no number can be promised: the effect
-    lies at a limit.
-    """
+    """Further values that in nine of ten cases answer one of these, so that it survives the stretch; before the first
+    interval those until then. Infinite where no number can be promised: the effect lies at a limit."""
     series = np.asarray(values, dtype=np.float64)
     if (missing := first_interval(asked[0][1]) - series.size) > 0:
         return float(missing)
@@ -211,7 +207,11 @@ def judge_effect(
         verdict=Word.INCONCLUSIVE, horizon=plan.horizon, one_sided=plan.one_sided, early=plan.early,
     )  # fmt: skip
     faults, dependent = fault_stretch(measured, fault_cost_ns), is_dependent(measured.values)
-    notes = [*_notes(measured, baseline, variant, max(faults)), *[DEPENDENT] * dependent]
+    notes = [DEPENDENT] * dependent
+    if max(faults) and abs(measured.faults_baseline - measured.faults_variant) > 1:
+        sides = f"{measured.faults_baseline:.1f} in {baseline}, {measured.faults_variant:.1f} in {variant}"
+        most = percent(-math.expm1(-max(faults)))
+        notes.insert(0, f"page faults a call: {sides} (at most {most} of the time)")
 
     def ends(verdict: Word, cause: Cause = Cause.NONE, *reasons: str) -> Effect:
         reason, *others = reasons or ("",)
@@ -222,14 +222,15 @@ def judge_effect(
         return ends(Word.NOT_EVIDENCE, Cause.EXCLUDED, not_evidence)
     if not interval.n and further.first and not measured.invalid_share:
         effect = replace(effect, seconds_more=further.first)
-        return ends(Word.INCONCLUSIVE, Cause.NO_ROUNDS, NO_TIME.format(budget(further.all_first)))
+        more = f"--budget {budget(further.all_first)} measures it too"
+        return ends(Word.INCONCLUSIVE, Cause.NO_ROUNDS, f"no rounds were measured: no time was left; {more}")
     if doubt := _doubt(measured, interval, confounds):
         return ends(Word.INCONCLUSIVE, *doubt)
     # Of a series that depends on the time nobody can say what more of it would bring.
     if not decided(interval, region, faults) and not dependent:
         stretch = Stretch(faults.low + bias, faults.high + bias)
-        more = values_more(measured.values, [(region, plan), *further.or_else], stretch=stretch)
-        effect = replace(effect, seconds_more=more * further.each_value)
+        left = values_more(measured.values, [(region, plan), *further.or_else], stretch=stretch)
+        effect = replace(effect, seconds_more=left * further.each_value)
     verdict = _settled(interval.low, interval.high, region)
     alike = dependent and _settled(float(np.min(measured.values)), float(np.max(measured.values)), region) == verdict
     if why := _why_open(interval, region, faults, bias, dependent and not alike):
@@ -244,23 +245,12 @@ Why = tuple[Cause, *tuple[str, ...]]
 def _doubt(measured: Differences, interval: Interval, confounds: Sequence[str]) -> Why | None:
     """Why the interval says nothing at all, whatever it is."""
     if measured.invalid_share > INVALID_SHARE_LIMIT:
-        return Cause.CONFOUNDED, INVALID.format(percent(measured.invalid_share))
+        return Cause.CONFOUNDED, f"confounded: {percent(measured.invalid_share)} of rounds without a valid time"
     if interval.n == 0:
         return Cause.NO_ROUNDS, "no rounds were measured"
     if confounds:
         return Cause.CONFOUNDED, *(f"confounded: {reason}" for reason in confounds)
     return (Cause.UNSTABLE, UNSTABLE) if interval.unstable else None
-
-
-def _notes(measured: Differences, baseline: str, variant: str, fault: float) -> list[str]:
-    """What a reader should know besides the verdict. `fault`: log units that page faults may have made."""
-    notes = []
-    if fault and abs(measured.faults_baseline - measured.faults_variant) > 1:
-        notes.append(
-            f"page faults a call: {measured.faults_baseline:.1f} in {baseline}, {measured.faults_variant:.1f} in "
-            f"{variant} (at most {percent(-math.expm1(-fault))} of the time)"
-        )
-    return notes
 
 
 def _settled(low: float, high: float, region: Region) -> Word | None:
@@ -290,7 +280,135 @@ def _why_open(interval: Interval, region: Region, faults: Stretch, bias: float, 
         nearest = min(crossed or region.boundaries, key=lambda boundary: abs(interval.centre - boundary))
         return Cause.ACROSS_LIMIT, f"the interval lies on both sides of {math.exp(nearest):.4g}×"
     if not decided(interval, region, faults):
-        return Cause.CONFOUNDED, BY_FAULTS
+        return Cause.CONFOUNDED, "confounded: the difference in page faults may have made this effect"
     if _settled(interval.low - faults.low - bias, interval.high + faults.high + bias, region) != verdict:
-        return Cause.CONFOUNDED, BY_CONTROL.format(percent(math.expm1(bias)))
+        by = percent(math.expm1(bias))
+        return Cause.CONFOUNDED, f"confounded: controls differ, and {by} of bias may have made this effect"
     return (Cause.DEPENDENT, DEPENDENT) if dependent else None
+
+
+# From effects to a verdict on a part of a claim.
+
+
+ON_THE_MACHINE = "depends on the machine"
+"""What is said where machines differ."""
+
+PIECE = ", piece "
+"""In the name of a run, between the machine and the number of the piece of work that it measured there."""
+
+
+def how_many(runs: Iterable[str]) -> int:
+    """How many machines there are, by the names of their runs."""
+    return len(set(map(machine_of, runs)))
+
+
+def machine_of(run: str) -> str:
+    """The machine of a run: several pieces of work may have been measured on one."""
+    return run.partition(PIECE)[0]
+
+
+def combine(effects: Sequence[Effect]) -> tuple[Word, str]:
+    """Verdict and reason for a part from its effects (at least one), which are told by workload, and by baseline where
+    there are several.
+
+    All settled alike: that. Settled differently: depends, with all lists. None of them evidence: not evidence.
+    Otherwise inconclusive, with what is open; one open comparison is enough.
+    """
+    if not effects:
+        raise ValueError("a verdict needs at least one effect")
+    several = len({effect.baseline for effect in effects}) > 1
+    named: dict[Word, list[str]] = {}
+    for effect in effects:
+        where = f"{effect.place} against {effect.baseline}" if several else effect.place
+        named.setdefault(effect.verdict, []).append(where)
+    settled: dict[Word, list[str]] = {word: named[word] for word in SETTLED if word in named}
+    excluded = named.get(Word.NOT_EVIDENCE, [])
+    open_ = named.get(Word.INCONCLUSIVE, []) + excluded
+    if len(settled) > 1:
+        reason = "; ".join(f"{word} on {', '.join(places)}" for word, places in settled.items())
+        return Word.DEPENDS, reason + (f"; inconclusive: {', '.join(open_)}" if open_ else "")
+    if len(excluded) == len(effects):
+        return Word.NOT_EVIDENCE, reasons(effects)
+    if open_:
+        return Word.INCONCLUSIVE, _open_reason(effects, settled)
+    [(word, places)] = settled.items()
+    return word, f"{LOOKS[word].start} on {', '.join(places)}"
+
+
+def _open_reason(effects: Sequence[Effect], settled: Mapping[Word, Sequence[str]]) -> str:
+    """One sentence for all open effects: why they are open, and what the others are."""
+    open_ = [effect for effect in effects if effect.verdict in (Word.INCONCLUSIVE, Word.NOT_EVIDENCE)]
+    causes = _by_cause(open_)
+    same = len(causes) == 1 and len(open_) == len(effects)
+    parts = [next(iter(causes)) if same else "; ".join(f"{why} on {', '.join(where)}" for why, where in causes.items())]
+    parts += [f"{word} on {', '.join(where)}" for word, where in settled.items()]
+    return f"not decided: {'; '.join(parts)}"
+
+
+MOMENT_S = 10.0
+"""Estimates below this are not told to the second."""
+
+MOST_SECONDS = 4 * 3600.0
+"""Longer than this nobody would measure for one effect."""
+
+AT_A_LIMIT = "more time may not decide it: as much as this varies, the difference lies too near a limit"
+"""Of an effect whose interval may end on neither side of it for as long as anybody measures."""
+
+TOO_LONG = f"more than {duration(MOST_SECONDS)} would be needed"
+
+
+@dataclass(frozen=True)
+class ToSettle:
+    """What it takes to settle open effects: those that are sure to be settled in 9 of 10 cases, those that have no
+    interval yet and would get one, and those that time alone may not settle. All seconds are of the clock."""
+
+    settles: tuple[Effect, ...]
+    begins: tuple[Effect, ...]
+    takes_long: tuple[Effect, ...]
+    at_a_limit: tuple[Effect, ...]
+
+    @classmethod
+    def of(cls, effects: Iterable[Effect]) -> ToSettle:
+        """Of those whose seconds are known."""
+        known = sorted((each for each in effects if each.seconds_more >= 0), key=lambda each: each.seconds_more)
+        soon = [each for each in known if each.seconds_more <= MOST_SECONDS]
+        early = (Cause.NO_ROUNDS, Cause.TOO_FEW_ROUNDS)
+        return cls(
+            settles=tuple(each for each in soon if each.cause not in early),
+            begins=tuple(each for each in soon if each.cause in early),
+            takes_long=tuple(each for each in known if MOST_SECONDS < each.seconds_more < math.inf),
+            at_a_limit=tuple(each for each in known if math.isinf(each.seconds_more)),
+        )
+
+    @property
+    def never(self) -> str:
+        """Why the others may stay open; empty where there are none."""
+        return "; ".join([*[TOO_LONG] * bool(self.takes_long), *[AT_A_LIMIT] * bool(self.at_a_limit)])
+
+
+def clock_seconds(effects: Iterable[Effect]) -> float:
+    """Seconds of the clock that all of these effects need together: those of one workload have the same processes,
+    those of several come one after the other."""
+    needed: dict[str, float] = {}
+    for effect in effects:
+        needed[effect.place] = max(needed.get(effect.place, 0.0), effect.seconds_more)
+    return sum(needed.values())
+
+
+def about(seconds: float) -> str:
+    """ "about 4 min", "less than 10 s"."""
+    return f"about {duration(seconds)}" if seconds >= MOMENT_S else f"less than {duration(MOMENT_S)}"
+
+
+def reasons(effects: Sequence[Effect]) -> str:
+    """Each effect's own reason, those with the same reason together."""
+    return "; ".join(f"{', '.join(where)} ({why})" for why, where in _by_cause(effects).items())
+
+
+def _by_cause(effects: Sequence[Effect]) -> dict[str, list[str]]:
+    """Reason, or verdict where there is none → the different workloads."""
+    causes: dict[str, list[str]] = {}
+    for effect in effects:
+        where = causes.setdefault(effect.reason or effect.verdict, [])
+        where += [name for name in [effect.place] if name not in where]
+    return causes

@@ -102,13 +102,9 @@ def judge_controls(
         fired = interval.unstable or not interval.low <= 0 <= interval.high
         ends = interval.centre, interval.low, interval.high, interval.n
         controls.append(Control(pair.workload, kind, pair.variant, *ends, fired))
-    typical = _typical([EqualSides(processes(pair), values[pair]) for pair, _ in pairs], alpha)
+    series = [EqualSides(processes(pair), values[pair]) for pair, _ in pairs]
+    typical = typical_difference(series) if chance_of_no_difference(series) <= alpha else 0.0
     return Noise(tuple(controls), noise_line(controls, typical), typical=typical)
-
-
-def _typical(series: Sequence[EqualSides], alpha: float) -> float:
-    """By how much (log units) identical code differs typically, where the controls together show that it does."""
-    return typical_difference(series) if chance_of_no_difference(series) <= alpha else 0.0
 
 
 def noise_line(controls: Sequence[Control], typical: float) -> str:

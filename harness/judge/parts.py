@@ -66,13 +66,13 @@ def _part_of_claim(claim: Claim, hypothesis: Hypothesis) -> Part:
 
     def verdict(judged: Judged, alpha: float) -> Verdict:
         asked = _asked(claim.id, hypothesis.part or "", claim.title, claim.statement, hypothesis.region, judged, alpha)
-        margin = hypothesis.matters
+        margin, left, some = hypothesis.matters, hypothesis.left_out, len(hypothesis.workload_names())
         return replace(
             asked,
             who=hypothesis.who or claim.who,
             alpha=alpha if metric.has_confidence else math.nan,
             claimed=hypothesis.describe(),
-            fewer=_on_fewer(hypothesis),
+            fewer=f"on {some} of its {some + left} workloads; --all has all" if left else "",
             due_to=hypothesis.due_to,
             margin=margin.percent if margin else 0.0,
             margin_from=f"{margin.document}, {margin.section}" if margin else "",
@@ -83,12 +83,6 @@ def _part_of_claim(claim: Claim, hypothesis: Hypothesis) -> Part:
         return 1 if away else metric.intervals_at_once
 
     return Part(judge, verdict, at_once, metric.looks_once, metric.has_confidence)
-
-
-def _on_fewer(hypothesis: Hypothesis) -> str:
-    """How many of its workloads the quick set measures, where these are not all."""
-    some = len(hypothesis.workload_names())
-    return f"on {some} of its {some + hypothesis.left_out} workloads; --all has all" if hypothesis.left_out else ""
 
 
 # -- pairs without a claim ---------------------------------------------------------------------------------------------
@@ -111,7 +105,9 @@ def _pair(baseline: str, variant: str, asked: int) -> Part:
     title, statement = f"{variant} against {baseline}", f"Is {variant} faster than {baseline}?"
 
     def verdict(judged: Judged, alpha: float) -> Verdict:
-        answered = ANSWERS[1] if all(map(_is_within, judged.effects)) else NEARLY_SAME
+        # What is the same within the second margin alone: then that is the question that was answered.
+        nearly = any(effect.verdict is Word.SAME and not _is_narrow(effect) for effect in judged.effects)
+        answered = NEARLY_SAME if nearly else ANSWERS[1]
         return _asked(AD_HOC, "", title, statement, answered, judged, alpha)
 
     return Part(judge, verdict, at_once)
@@ -119,13 +115,6 @@ def _pair(baseline: str, variant: str, asked: int) -> Part:
 
 NEARLY_SAME = Region.same_within_percent(SECOND_MARGIN_PERCENT, only_inside=True)
 """What is told of where the narrower margin could not be shown."""
-
-
-def _is_within(effect: Effect) -> bool:
-    """False of what is the same within the second margin alone: then that is the question that was answered."""
-    if effect.verdict is not Word.SAME or effect.lower is None or effect.upper is None:
-        return True
-    return ANSWERS[1].low <= math.log(effect.lower) and math.log(effect.upper) <= ANSWERS[1].high
 
 
 def _condition(baseline: str, variant: str, condition: Condition, asked: int) -> Part:

@@ -14,9 +14,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Generic, Literal, TypeVar
 
-from ..evidence.effect import TOO_FEW
+from ..evidence.effect import TOO_FEW, combine, reasons
 from ..evidence.evidence import Evidence
-from ..evidence.verdict import combine, reasons
 from ..measure.measurement import Measurement
 from ..measure.participants import Progress
 from ..spec.comparison import Comparison

@@ -14,9 +14,8 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from ..evidence.effect import DEPENDENT, TOO_FEW, exp
+from ..evidence.effect import DEPENDENT, TOO_FEW, exp, reasons
 from ..evidence.evidence import Evidence, compare_sides
-from ..evidence.verdict import reasons
 from ..spec.experiments import Target
 from ..spec.hypotheses import Names
 from ..spec.regions import Region

@@ -11,10 +11,10 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import chain, product
+from itertools import chain
 from typing import NamedTuple
 
-from ..evidence.verdict import combine
+from ..evidence.effect import combine
 from ..metrics.share.shares import share as time_share
 from ..spec.dispute import FOUND, GAIN_OF, SHARE_OF, Beside, Dispute, MainQuestion, Numbers, Rule
 from ..spec.table import Table
@@ -141,15 +141,10 @@ def answer_markdown(verdicts: Iterable[Verdict], dispute: Dispute, *, most: int 
     """The same as Markdown: the headline, then the lines that say more. most: how many of these; None for all."""
     conclusion = answer(verdicts, dispute)
     lines = [line for line in conclusion.lines if line.sentence != conclusion.headline]
-    listed = "".join(f"- {_markdown_line(line)}\n" for line in lines[:most])
+    items = ((line.question, f"**{line.answered}**", *line.beside) for line in lines[:most])
+    listed = "".join(f"- {' '.join(markdown_text(each, LONGEST) for each in sentences)}\n" for sentences in items)
     headline = " ".join((f"**{markdown_text(conclusion.headline)}**", *map(markdown_text, conclusion.beside)))
     return f"{headline}\n{chr(10) if listed else ''}{listed}"
-
-
-def _markdown_line(line: Line) -> str:
-    """A question with its answer in bold, and what stands beside it."""
-    sentences = (line.question, f"**{line.answered}**", *line.beside)
-    return " ".join(markdown_text(each, LONGEST) for each in sentences)
 
 
 def headlines(verdicts: Iterable[Verdict], dispute: Dispute) -> str:
@@ -236,7 +231,10 @@ def words_of_sides(sides: Mapping[str, Sequence[Effect]]) -> str:
 
 
 def _words_of_side(effects: Sequence[Effect]) -> str:
-    words = [_side_word(effect) for effect in effects]
+    words = [
+        "inconclusive" if effect.verdict in UNDECIDED else "yes" if effect.verdict == Word.FASTER else "no"
+        for effect in effects
+    ]
     kinds, total = Counter(words), len(words)
     if len(kinds) == 1:
         return words[0]
@@ -245,10 +243,6 @@ def _words_of_side(effects: Sequence[Effect]) -> str:
         return ", ".join(f"{word} on {name}" for word, name in zip(words, names, strict=True))
     settled = ", ".join(f"{word} on {kinds[word]}" for word in ("yes", "no") if word in kinds)
     return f"{settled} of {total}{', rest inconclusive' if 'inconclusive' in kinds else ''}"
-
-
-def _side_word(effect: Effect) -> str:
-    return "inconclusive" if effect.verdict in UNDECIDED else "yes" if effect.verdict == Word.FASTER else "no"
 
 
 def _where_it_holds(verdict: Verdict) -> str:
@@ -367,11 +361,8 @@ def _number(value: float, unit: str) -> str:
 # What the teams' own rules pick, once the numbers they asked for are there. Pure functions.
 # The documents of a dispute decide by thresholds. Each rule is a value with its source (`spec.dispute`), and is
 # applied to shares and effects *with their intervals*: where an interval lies on both sides of a threshold, every
-# option that remains possible is named, and the pick is which are not: "not A".
+# action that remains possible is named.
 # Shares are percent of a workload's time. Effects are ratios t_old / t_new and enter the rules as gains in percent.
-
-
-CANNOT_TELL = "cannot tell"
 
 
 class Measured(NamedTuple):
@@ -383,14 +374,6 @@ class Measured(NamedTuple):
 
 
 UNKNOWN = Measured(math.nan, -math.inf, math.inf)
-
-
-@dataclass(frozen=True)
-class Choice:
-    """An option by its letter, and what is then done in the document's own terms."""
-
-    option: str
-    action: str
 
 
 @dataclass(frozen=True)
@@ -426,71 +409,48 @@ class Used:
 
 @dataclass(frozen=True)
 class Decision:
-    """What a rule picks. option: a letter of the options, or where several remain possible, which of the rule's do not
-    ("not A"; "cannot tell" where all may be). choices: those that remain (a letter may have several). used: the numbers
-    that the pick depends on."""
+    """What a rule picks. actions: what may then be done, several where an interval lies on both sides of a threshold.
+    used: the numbers that the pick depends on."""
 
     rule: Rule
-    option: str
-    choices: tuple[Choice, ...]
+    actions: tuple[str, ...]
     used: tuple[Used, ...]
-
-    @property
-    def actions(self) -> tuple[str, ...]:
-        """What may then be done."""
-        return tuple(dict.fromkeys(choice.action for choice in self.choices))
 
 
 def decide(dispute: Dispute, shares: Mapping[str, Measured], effects: Mapping[str, Measured]) -> tuple[Decision, ...]:
     """Apply the rules to one workload: its time shares (percent) and its effects (ratios t_old / t_new) by name.
 
-    What is not in the mappings, or has no value (NaN), counts as not measured. Raises ValueError for a share outside 0
-    to 100, a ratio below 0, or an interval whose ends are the wrong way round.
+    What is not in the mappings, or has no value (NaN), counts as not measured.
     """
-    for numbers, most in ((shares, 100.0), (effects, math.inf)):
-        for name, (value, low, high) in numbers.items():
-            if not (math.isnan(value) or (low <= high and 0 <= value <= most)):
-                expected = f"expected (value, low, high), value from 0 to {most:g}, low <= high"
-                raise ValueError(f"{name} = {(value, low, high)}: {expected}")
     quantities = {SHARE_OF(name): share for name, share in shares.items()}
     quantities |= {GAIN_OF(name): Measured(*(100 * (end - 1) for end in ratio)) for name, ratio in effects.items()}
     known = {name: measured for name, measured in quantities.items() if not math.isnan(measured.value)}
-    return tuple(_apply(rule, thresholds(rule, dispute.numbers), known) for rule in dispute.rule)
+    return tuple(_apply(rule, known) for rule in dispute.rule)
 
 
-def thresholds(rule: Rule, numbers: Numbers) -> dict[str, tuple[float, ...]]:
-    """What the rule asks for, in the order of the numbers: its thresholds in percent, rising."""
-    asked = [(pick.quantity, pick.percent) for pick in rule.pick if pick.percent is not None]
-    cuts = {name: tuple(sorted({cut for quantity, cut in asked if quantity == name})) for name in numbers.quantities()}
-    return {name: its for name, its in cuts.items() if its}
-
-
-def _apply(rule: Rule, cuts_of: Mapping[str, tuple[float, ...]], known: Mapping[str, Measured]) -> Decision:
-    """Every combination of sides of the thresholds that the intervals allow, through the rule."""
-    allowed = [_levels(known.get(name, UNKNOWN), cuts) for name, cuts in cuts_of.items()]
-    choices: dict[Choice, None] = {}
-    asked: set[tuple[str, float]] = set()
-    for levels in product(*allowed):
-        at = dict(zip(cuts_of, levels, strict=True))
-        for pick in rule.pick:
-            if pick.quantity is not None and pick.percent is not None:
-                asked.add((pick.quantity, pick.percent))
-                is_above = cuts_of[pick.quantity].index(pick.percent) < at[pick.quantity]
-                if is_above != (pick.above is not None):
-                    continue
-            choices[Choice(pick.option, pick.action)] = None
-            break
-    cuts = [(name, cut) for name, cuts in cuts_of.items() for cut in cuts]
-    used = tuple(Used(name, known.get(name, UNKNOWN), cut) for name, cut in cuts if (name, cut) in asked)
-    options = {choice.option for choice in choices}
-    gone = dict.fromkeys(pick.option for pick in rule.pick if pick.option not in options)
-    several = f"not {' or '.join(gone)}" if gone else CANNOT_TELL
-    return Decision(rule, options.pop() if len(options) == 1 else several, tuple(choices), used)
-
-
-def _levels(measured: Measured, cuts: Sequence[float]) -> range:
-    """How many of the thresholds the true value may lie above; "above" is strict, as in "more than 10 %"."""
-    return range(sum(cut < measured.low for cut in cuts), sum(cut < measured.high for cut in cuts) + 1)
+def _apply(rule: Rule, known: Mapping[str, Measured]) -> Decision:
+    """Every pick that the intervals allow, in the order of the rule: what lies on both sides of a threshold is narrowed
+    to the other side for the picks that follow."""
+    narrowed, actions, used = dict(known), dict[str, None](), list[Used]()
+    for pick in rule.pick:
+        if pick.quantity is not None and pick.percent is not None:
+            used.append(Used(pick.quantity, known.get(pick.quantity, UNKNOWN), pick.percent))
+            value, low, high = narrowed.get(pick.quantity, UNKNOWN)
+            may, may_not = (pick.percent < high, pick.percent >= low)  # lie above it, strictly
+            beyond = math.nextafter(pick.percent, math.inf)
+            if pick.above is not None:
+                narrowed[pick.quantity] = Measured(value, low, min(high, pick.percent))
+            else:
+                narrowed[pick.quantity] = Measured(value, max(low, beyond), high)
+                may, may_not = may_not, may
+            if not may:
+                continue
+            actions[pick.action] = None
+            if not may_not:
+                break
+        else:
+            actions[pick.action] = None
+    return Decision(rule, tuple(actions), tuple(used))
 
 
 def effects_of(numbers: Numbers, verdicts: Iterable[Verdict], workload: str) -> dict[str, Measured]:
@@ -594,18 +554,3 @@ def picks_markdown(picks: Sequence[Picked]) -> str:
         for pick in picks
     )
     return markdown_rows(("team", "its own rule", "so by these numbers"), rows)
-
-
-def decision_markdown(dispute: Dispute, decisions: Mapping[str, Sequence[Decision]]) -> str:
-    """What each document's rule picks on each workload, with the numbers it used."""
-    blocks = ["# What the teams' own rules pick"]
-    for workload, picked in decisions.items():
-        blocks.append(f"## {workload}")
-        for decision in picked:
-            rule = decision.rule
-            option = ", ".join(filter(None, (decision.option, dispute.options.get(decision.option))))
-            pick = f"**{option}** by {rule.team}'s rule: {rule.says}"
-            used = (f"- {number.describe()}" for number in decision.used)
-            remark = [f"- our interpretation: {rule.remark}"] if rule.remark else []
-            blocks.append("\n".join([pick, f"({rule.document}, {rule.section})", *used, *remark]))
-    return "\n\n".join(blocks) + "\n"

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import html
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from ..evidence.effect import ALPHA
@@ -110,11 +110,6 @@ def counted_memory(folder: RunFolder, effect: Effect) -> list[Measure]:
                 Measure(what, size_text(before), size_text(after), ratio, ratio, ratio, float(after - before))
             )
     return measures
-
-
-def measure_rows(measures: Sequence[Measure]) -> list[tuple[str, str, str, str]]:
-    """Rows of a table: what, before, after, change."""
-    return [(each.what, each.before, each.after, each.change) for each in measures]
 
 
 DEAR = 1.1
@@ -475,7 +470,7 @@ def screen_markdown(screen: Screen, to_do: str = "") -> str:
         *([markdown_text(screen.between)] if screen.between else []),
         markdown_rows(
             ("of a call", markdown_cell(effect.baseline), markdown_cell(effect.variant), "change"),
-            (list(map(markdown_cell, row)) for row in measure_rows(screen.measures)),
+            (list(map(markdown_cell, (each.what, each.before, each.after, each.change))) for each in screen.measures),
         ),
         *([screen.brackets] if screen.brackets else []),
     ]

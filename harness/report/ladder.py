@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from llama_workbench import variants
 from llama_workbench.datasets import geometries
-from llama_workbench.datasets.geometries import DataError
+from llama_workbench.datasets.geometries import DataError, Geometry
 from llama_workbench.variants.changes import CHANGES, CodeChange
 from llama_workbench.variants.config import LlamaConfig
 from llama_workbench.variants.memory_policy import expected
@@ -115,36 +115,33 @@ def ladder_of(verdicts: Sequence[Verdict], dispute: Dispute, manifest: Manifest)
 def _step(verdict: Verdict, geometry_of: Mapping[str, str]) -> LadderStep:
     effects = {effect.workload: effect for effect in verdict.effects}
     first = verdict.effects[0]
-    memory = {
-        workload: percent
-        for workload in effects
-        if (percent := _more_memory(first.baseline, first.variant, geometry_of.get(workload, ""))) is not None
-    }
+    models = {workload: _geometry(geometry_of.get(workload, "")) for workload in effects}
+    more = {workload: _more_memory(first.baseline, first.variant, model) for workload, model in models.items()}
+    memory = {workload: percent for workload, percent in more.items() if percent is not None}
+    one_layer = frozenset(
+        workload for workload, model in models.items() if model and model.config.num_hidden_layers == 1
+    )
     change = CHANGES.get(first.variant)
-    one_layer = frozenset(workload for workload in effects if _layers(geometry_of, workload) == 1)
     gains = frozenset(workload for workload in one_layer if effects[workload].low > 1)
     all_of_it = gains if change and change.is_of_last_layer else frozenset()
     return LadderStep(verdict.part, first.baseline, first.variant, effects, memory, one_layer, all_of_it)
 
 
-def _layers(geometry_of: Mapping[str, str], workload: str) -> int | None:
+def _geometry(name: str) -> Geometry | None:
     try:
-        return geometries.get(geometry_of.get(workload, "")).config.num_hidden_layers
+        return geometries.get(name)
     except DataError:
         return None
 
 
-def _more_memory(baseline: str, variant: str, geometry: str) -> float | None:
+def _more_memory(baseline: str, variant: str, geometry: Geometry | None) -> float | None:
     """By how many percent of the weights the variant holds more; None where a side's policy is not known."""
-    try:
-        config = geometries.get(geometry).config
-    except DataError:
+    if geometry is None:
         return None
-    held = [_held(name, config) for name in (baseline, variant)]
-    if None in held:
+    before, after = (_held(name, geometry.config) for name in (baseline, variant))
+    if before is None or after is None:
         return None
-    before, after = (float(each or 0) for each in held)
-    return 100 * (after - before) / (ITEM_BYTES * geometries.parameter_count(config))
+    return 100 * (after - before) / (ITEM_BYTES * geometries.parameter_count(geometry.config))
 
 
 def _held(name: str, config: LlamaConfig) -> int | None:
@@ -225,14 +222,12 @@ def ladder_advice(ladder: Ladder) -> LadderAdvice | None:
 
 
 def _times(step: LadderStep) -> str:
-    return f"{_range(step)} times"
-
-
-def _range(step: LadderStep) -> str:
     """From the least to the most that the intervals of its workloads allow."""
     if not step.bounded:
-        return "not yet known how many"
-    return f"{min(effect.low for effect in step.bounded):.2f} to {max(effect.high for effect in step.bounded):.2f}"
+        return "not yet known how many times"
+    return (
+        f"{min(effect.low for effect in step.bounded):.2f} to {max(effect.high for effect in step.bounded):.2f} times"
+    )
 
 
 def _times_on(effect: Effect | None) -> str:
@@ -251,13 +246,13 @@ def _price(step: LadderStep) -> str:
     return f", up to {most:.0f} % more memory" if most >= 1 else ""
 
 
-def ladder_rows(ladder: Ladder) -> list[list[str]]:
+def ladder_rows(ladder: Ladder) -> list[dict[str, str]]:
     """Rows of the table: the steps, all of them together, and what lies beyond."""
     rows = [_row(ladder, step, f"{number}. {_told(step)}") for number, step in enumerate(ladder.steps, 1)]
-    products = {workload: ladder.product(workload) for workload in ladder.workloads}
-    texts = [f"{each[0]:.3f}× [{each[1]:.3f}, {each[2]:.3f}]" if each else "" for each in products.values()]
-    rows.append(["these multiplied", "", *texts, ""])
-    rows.append(_row(ladder, ladder.whole, f"measured as one: {ladder.whole.name}"))
+    products = {name: ladder.product(workload) for workload, name in ladder.workloads.items()}
+    together = {name: f"{each[0]:.3f}× [{each[1]:.3f}, {each[2]:.3f}]" for name, each in products.items() if each}
+    whole = _row(ladder, ladder.whole, f"measured as one: {ladder.whole.name}")
+    rows += [dict.fromkeys(whole, "") | {"step": "these multiplied"} | together, whole]
     return rows + [_row(ladder, step, f"beyond: {_told(step)}") for step in ladder.beyond]
 
 
@@ -265,21 +260,21 @@ def _told(step: LadderStep) -> str:
     return step.name if step.change.told == step.name else f"{step.name}: {step.change.told}"
 
 
-def _row(ladder: Ladder, step: LadderStep, name: str) -> list[str]:
-    gains = [effect_text(step.effects[w]) if w in step.effects else "" for w in ladder.workloads]
+def _row(ladder: Ladder, step: LadderStep, name: str) -> dict[str, str]:
+    gains = {w: effect_text(step.effects[w]) if w in step.effects else "" for w in ladder.workloads}
     prices = dict.fromkeys(f"{end(step.memory.values()):+.3g} %" for end in (min, max) if step.memory)
-    return [name, f"{step.baseline} → {step.variant}", *gains, " to ".join(prices)]
-
-
-def ladder_headings(ladder: Ladder) -> list[str]:
-    """Of these rows."""
-    return ["step", "from → to", *ladder.workloads.values(), "memory, of the weights"]
+    return {
+        "step": name,
+        "from → to": f"{step.baseline} → {step.variant}",
+        **{ladder.workloads[workload]: gain for workload, gain in gains.items()},
+        "memory, of the weights": " to ".join(prices),
+    }
 
 
 def ladder_markdown(ladder: Ladder) -> str:
     """The same as a table in Markdown."""
-    cells = [[markdown_cell(cell) for cell in row] for row in ladder_rows(ladder)]
-    return markdown_rows([markdown_cell(each) for each in ladder_headings(ladder)], cells) + "\n"
+    rows = ladder_rows(ladder)
+    return markdown_rows([*map(markdown_cell, rows[0])], ([*map(markdown_cell, row.values())] for row in rows)) + "\n"
 
 
 def advice_markdown(ladder: Ladder) -> str:

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..metrics.share.shares import CRITICAL, MODERATE, Share, grade
+from ..claims.model import Claim
+from ..metrics.share.shares import Share, grade
 from ..spec.dispute import Dispute, ProfilingForm
 from ..store.schema import Manifest
 from ..store.verdict_schema import Effect, Verdict
 from .outcome import command_of, cost_text, outcome
-from .text import claim_text, effect_text, excluded_lines, one_text_line, run_notes
+from .text import call_times, claim_text, effect_text, excluded_lines, one_text_line, run_notes
 
 if TYPE_CHECKING:
     from .sessions import BothSessions
@@ -172,63 +174,98 @@ def markdown_cell(text: object) -> str:
 # The profiling form, from shares of the time by phase.
 
 
-TOP = 5
 LEVELS = ("minor", "moderate", "critical")
 
 
 def profiling_markdown(form: ProfilingForm, forms: Mapping[tuple[str, str], Mapping[str, Share]]) -> str:
-    """A form for each (workload, variant), as the dispute has it, from its shares by phase.
-
-    Raises ValueError for what is no share.
-    """
-    blocks = ["# Profiling results"]
+    """A table for each (workload, variant) from its shares by phase: every level that the interval
+    allows by the dispute's form, and what is then done where it may be critical."""
+    blocks = ["# Where the time goes"]
     for (workload, variant), shares in forms.items():
-        rows = sorted(shares.items(), key=lambda item: (-item[1].value, item[0]))
-        for phase, share in rows:
-            if not 0 <= share.low <= share.value <= share.high <= 1:
-                numbers = f"{phase} = {share.value} [{share.low}, {share.high}]"
-                raise ValueError(f"{variant} on {workload}: {numbers}: expected 0 <= low <= share <= high <= 1")
-        texts = {
-            phase: (f"{100 * share.value:.1f} %", f"[{100 * share.low:.1f}, {100 * share.high:.1f}]")
-            for phase, share in rows
-        }
-        levels = {phase: _levels(share) for phase, share in rows}
-        cells = ((phase, *texts[phase], " or ".join(levels[phase])) for phase in texts)
-        blocks += [f"## {variant} on {workload}", markdown_rows(("phase", "share", "interval", "level"), cells)]
-        total = 100 * sum(share.value for share in shares.values())
-        if abs(total - 100) > 1:
-            blocks.append(f"The phases named here make up {total:.0f} % of the time.")
-        lines = {phase: f"{phase}: {' '.join(text)}" for phase, text in texts.items()}
-        blocks += [f"### Top {len(rows[:TOP])} time consumers", _numbered(list(lines.values())[:TOP]) or "- none"]
-        blocks += ["### Bottlenecks", *_bottlenecks(levels)]
-        targets = (
-            f"{': '.join(filter(None, (lines[phase], form.remedies.get(phase, form.beyond))))}"
-            f"{'' if possible == ('critical',) else ' (may be below the limit)'}"
-            for phase, possible in levels.items()
-            if "critical" in possible
-        )
-        blocks += ["### Optimisation targets", _numbered(targets) or "None: nothing is above the limit."]
+        rows = []
+        for phase, share in shares.items():
+            first, last = (LEVELS.index(grade(end)) for end in (share.low, share.high))
+            levels = LEVELS[first : last + 1]
+            target = form.remedies.get(phase, form.beyond) if "critical" in levels else ""
+            ends = f"[{100 * share.low:.1f}, {100 * share.high:.1f}]"
+            rows.append((phase, f"{100 * share.value:.1f} %", ends, " or ".join(levels), markdown_cell(target)))
+        headings = ("phase", "share", "interval", "level", "what the plan does")
+        blocks += [f"## {variant} on {workload}", markdown_rows(headings, rows)]
     return "\n\n".join(blocks) + "\n"
 
 
-def _numbered(lines: Iterable[str]) -> str:
-    return "\n".join(f"{number}. {line}" for number, line in enumerate(lines, 1))
+# Claims of a run one after the other, as a page for readers: what is said, by whom and where, what came out on each
+# workload, and the command that measures it again.
 
 
-def _levels(share: Share) -> tuple[str, ...]:
-    """Every level that the interval allows: one where that is settled."""
-    first, last = (LEVELS.index(grade(end)) for end in (share.low, share.high))
-    return LEVELS[first : last + 1]
+_THREAD = re.compile(r"([\w.-]+/[\w.-]+)#(\d+)")
+"""A thread of a repository, as its forge writes it."""
+
+LONGEST_STATEMENT = 2000  # letters
 
 
-def _bottlenecks(levels_of: Mapping[str, tuple[str, ...]]) -> list[str]:
-    titles: dict[tuple[str, ...], str] = {
-        ("critical",): f"Critical (above {100 * CRITICAL:g} %)",
-        ("moderate",): f"Moderate ({100 * MODERATE:g}-{100 * CRITICAL:g} %)",
-        ("minor",): f"Minor (below {100 * MODERATE:g} %)",
-        (): "Inconclusive (the interval includes a limit)",
-    }
-    names = {levels: [phase for phase, its in levels_of.items() if its == levels] for levels in titles}
-    names[()] = [f"{phase} ({' or '.join(its)})" for phase, its in levels_of.items() if len(its) > 1]
-    shown = [levels for levels in titles if names[levels] or levels == ("critical",)]
-    return [f"**{titles[levels]}:** {', '.join(names[levels]) or 'none'}" for levels in shown]
+Times = Mapping[tuple[str, str, str], tuple[float, float]]
+"""(workload, variant, baseline) → time of a call of the baseline and of the variant, in ns."""
+
+
+def gallery_markdown(claims: Sequence[Claim], verdicts: Sequence[Verdict], times: Times, folder: str) -> str:
+    """A table of all claims, then a section for each. folder: where the claims lie, for the commands."""
+    by_claim: dict[str, list[Verdict]] = {}
+    for verdict in verdicts:
+        by_claim.setdefault(verdict.claim, []).append(verdict)
+    measured = [(claim, by_claim[claim.id]) for claim in claims if claim.id in by_claim]
+    index = markdown_rows(
+        ("what is said", "what came out"),
+        (
+            (
+                f"[{markdown_cell(claim.title)}](#{_anchor(claim.title)})",
+                "; ".join(f"{markdown_cell(part.part)}{': ' * bool(part.part)}**{outcome(part)}**" for part in parts),
+            )
+            for claim, parts in measured
+        ),
+    )
+    described = {call.name: call.description for claim in claims for call in claim.call}
+
+    def row(effect: Effect) -> tuple[str, ...]:
+        both_ns = times.get((effect.workload, effect.variant, effect.baseline))
+        return (
+            markdown_cell(described.get(effect.workload) or effect.workload),
+            f"{markdown_cell(effect.variant)} against {markdown_cell(effect.baseline)}",
+            " against ".join(reversed(call_times(both_ns))) if both_ns else "",
+            markdown_cell(effect_text(effect)),
+            markdown_cell(effect.verdict.look.word.lower()),
+        )
+
+    again = f"pytest --benchmark --claims-dir {folder} --all --claims"
+    sections = [_section(claim, parts, row, f"{again} {claim.id}") for claim, parts in measured]
+    return "\n\n".join([index, *sections]) + "\n"
+
+
+def _section(claim: Claim, parts: Sequence[Verdict], row: Callable[[Effect], tuple[str, ...]], command: str) -> str:
+    blocks = [
+        f"## {markdown_text(claim.title)}",
+        markdown_text(one_text_line(claim.statement, LONGEST_STATEMENT)),
+        "\n".join(f"- {_linked(each.document)}: {markdown_text(each.section)}" for each in claim.source),
+    ]
+    for part in parts:
+        said = ", ".join(filter(None, (part.claimed_here, f"by {' and '.join(part.who)}")))
+        title = f"**{markdown_text(part.part or 'Claimed')}** ({markdown_text(said)})"
+        blocks.append(f"{title}: **{markdown_text(outcome(part))}**")
+        blocks.append(
+            markdown_rows(("on", "compared", "a call of each", "times as fast", "verdict"), map(row, part.effects))
+        )
+    assumed = "\n".join(f"- {markdown_text(each)}" for each in claim.assumes)
+    blocks.append(f"<details><summary>What is assumed, and what decides</summary>\n\n{assumed}\n")
+    blocks.append(f"{markdown_text(one_text_line(claim.decided_by, LONGEST_STATEMENT))}\n\n</details>")
+    blocks.append(f"Measure it: `{command}`")
+    return "\n\n".join(blocks)
+
+
+def _linked(document: str) -> str:
+    thread = _THREAD.fullmatch(document)
+    return f"[{document}](https://github.com/{thread[1]}/issues/{thread[2]})" if thread else markdown_text(document)
+
+
+def _anchor(title: str) -> str:
+    """As forges make it of a heading."""
+    return re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-")

@@ -19,9 +19,8 @@ from pathlib import Path
 
 from ..calls.command import ANY_CODE, CONCLUDE, IGNORE, INPUT, PREPARE
 from ..calls.source import is_command
-from ..evidence.effect import budget, percent
+from ..evidence.effect import ON_THE_MACHINE, ToSettle, about, budget, clock_seconds, machine_of, percent
 from ..evidence.evidence import checks_text, noise_line
-from ..evidence.verdict import ON_THE_MACHINE, ToSettle, about, clock_seconds, machine_of
 from ..machine.places import as_typed, with_folders
 from ..plan.options import ADD, CALL, CHECK, CHECKPOINT, CLAIMS, COMPARE, LONG, SIDE_ENV, Options, every_option
 from ..spec.comparison import sides_of
@@ -304,7 +303,7 @@ def trust_of(noise: Noise) -> Trust:
     controls = noise.controls
     if not controls:
         return Trust(NOT_CHECKED, "", "No code was timed against itself.")
-    line = (noise.line or noise_line(controls, noise.typical)).removesuffix(".")
+    line = noise.line or noise_line(controls, noise.typical)
     fired = [control for control in controls if control.fired]
     if fired:
         places = len({control.workload for control in fired})

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, TypeVar
 
-from ..evidence.verdict import combine
+from ..evidence.effect import combine
 from ..machine.environment import comparable
 from ..spec.words import GIVEN, SETTLED, Cause, Word
 from ..store.schema import Manifest, Sources
@@ -250,4 +250,4 @@ def _lies_in(effect: Effect, asked: Verdict) -> bool:
 
 
 def _either(here: Decision, there: Decision) -> Decision:
-    return replace(here, choices=tuple(dict.fromkeys((*here.choices, *there.choices))))
+    return replace(here, actions=tuple(dict.fromkeys((*here.actions, *there.actions))))

@@ -117,7 +117,6 @@ def screen_report(screen: Screen, width: int, *, code: bool = True) -> Group:
     """One comparison: who is faster and what to do, its table, and where the difference is. code: with the lines of
     code that take the time. width: characters of a line."""
     from .causes import changes, code_text
-    from .comparison import measure_rows
 
     effect, explained = screen.effect, screen.explained
     blocks: list[RenderableType] = [Text(screen.headline, style=f"bold {screen.way.look.terminal}".strip())]
@@ -125,8 +124,9 @@ def screen_report(screen: Screen, width: int, *, code: bool = True) -> Group:
     if screen.between:
         blocks.append(Text(screen.between, style="dim"))
     table = Table.grid(padding=(0, 2))
-    for row in measure_rows(screen.measures):
-        table.add_row(*(Text(cell) for cell in (row[0], f"{row[1]} → {row[2]}", row[3])))
+    for measure in screen.measures:
+        cells = (measure.what, f"{measure.before} → {measure.after}", measure.change)
+        table.add_row(*map(Text, cells))
     blocks.append(Padding(table, (1, 0, 0, 2)))
     if screen.brackets:
         blocks.append(Padding(Text(screen.brackets, style="dim"), (0, 0, 0, 2)))

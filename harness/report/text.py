@@ -133,11 +133,6 @@ UNITS = ((1e9, 1e9, "s"), (1e5, 1e6, "ms"), (1e2, 1e3, "µs"), (0.0, 1.0, "ns"))
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]|\x1b\[[0-9;?]*[A-Za-z]")
 
 
-def ratio_text(ratio: float | None) -> str:
-    """A ratio t_baseline / t_variant with four digits or so: "1.013×", "12.35×", "?" where there is none."""
-    return "?" if ratio is None else f"{digits(ratio)}×"
-
-
 def interval_text(low: float | None, high: float | None, unit: str = "") -> str:
     """Ends of an interval, by default of ratios: "[1.009, 1.018]"; a missing end is open."""
     if unit:
@@ -188,7 +183,7 @@ def measured_text(value: float | None, low: float | None, high: float | None, un
     """A ratio with its interval: "1.013× [1.009, 1.018]"; a value with its unit: "61.2 % [60.1, 62.3]"; an exact one
     without an interval: "76 lines"; a bound alone: "at least 12 times"."""
     if not unit:
-        return "no rounds" if value is None else f"{ratio_text(value)} {interval_text(low, high)}"
+        return "no rounds" if value is None else f"{digits(value)}× {interval_text(low, high)}"
     if value is None and low is None and high is None:
         return "no value"
     if value is not None and low == high == value:

@@ -236,7 +236,7 @@ def _variance_of_scatter(y: NDArray[np.float64], v: NDArray[np.float64], expecte
 LEVEL = 0.01
 """Chance that independent values are called dependent."""
 
-CHUNKS, A_CHUNK = 9, 1_111  # 9,999 permutations, not all in memory at once
+CHUNKS, A_CHUNK = 9, 1_111  # 9,999 permutations, or draws of signs, not all in memory at once
 
 
 def dependence(values: ArrayLike) -> float:

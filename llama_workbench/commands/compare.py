@@ -16,7 +16,7 @@ from ..results import find_run
 from .shared import MOST_USED, AsJson, Failure, Listed, print_json, show, warn_changed, with_exits, write, write_file
 
 if TYPE_CHECKING:
-    from llama_workbench.harness.baselines.rows import RunComparison
+    from llama_workbench.harness.baselines.regressions import RunComparison
     from llama_workbench.harness.baselines.thresholds import Thresholds
     from llama_workbench.harness.store.folder import RunFolder
 
@@ -136,9 +136,6 @@ def command(
             help="Metrics that set the exit code: time, instructions, memory. [default: time]",
         ),
     ] = "",
-    config: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="File with thresholds. [default: the nearest pyproject.toml]")
-    ] = None,
     as_json: AsJson = False,
     markdown: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Also write a summary in Markdown to this file.")
@@ -154,12 +151,10 @@ def command(
     if threshold is not None and not 0 < threshold < float("inf"):
         raise Failure(f"--threshold {threshold:g}: expected a number of percent above 0")
     if repeat or len(runs) > 2:
-        if threshold or gate or config or markdown or junit:
-            raise Failure(
-                "--threshold, --gate, --config, --markdown and --junit are for two runs that are no repeat runs"
-            )
+        if threshold or gate or markdown or junit:
+            raise Failure("--threshold, --gate, --markdown and --junit are for two runs that are no repeat runs")
         _compare_repeats([find_run(name) for name in runs], as_json)
-    thresholds = read_thresholds(config, start=Path.cwd())
+    thresholds = read_thresholds(Path.cwd())
     thresholds = thresholds.model_copy(update={"gate": gate_of(gate)}) if gate else thresholds
     comparison = _compared(find_run(runs[0]), find_run(runs[1]), thresholds, threshold)
     for path, text in ((markdown, to_markdown), (junit, to_junit)):

@@ -201,14 +201,17 @@ def _gallery(
     verdicts: those of the run, or over both sessions."""
     from llama_workbench.harness.claims.reading import stored_claims
     from llama_workbench.harness.report.comparison import screens
-    from llama_workbench.harness.report.gallery import gallery_markdown, times_of
+    from llama_workbench.harness.report.markdown import gallery_markdown
     from llama_workbench.harness.report.standings import evidence_of
 
     if not file.is_file() or "<!-- gallery:begin -->" not in file.read_text(encoding="utf-8"):
         return {}
-    all_screens = screens(run, judged.verdicts, evidence_of(run, judged.manifest))
+    times = {
+        (screen.effect.workload, screen.effect.variant, screen.effect.baseline): screen.call_ns
+        for screen in screens(run, judged.verdicts, evidence_of(run, judged.manifest))
+    }
     folder = claims_dir.as_posix() if claims_dir else "claims"
-    return {"gallery": gallery_markdown(stored_claims(run), verdicts, times_of(all_screens), folder)}
+    return {"gallery": gallery_markdown(stored_claims(run), verdicts, times, folder)}
 
 
 def _again(run: Path, files: list[Path], session: str | None) -> str:

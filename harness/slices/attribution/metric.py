@@ -44,7 +44,6 @@ from llama_workbench import variants
 
 from ...evidence.effect import INVALID_SHARE_LIMIT, Further, judge_effect
 from ...evidence.evidence import Evidence
-from ...evidence.verdict import time_to_settle
 from ...metrics.base import Judged, Metric
 from ...spec.comparison import Comparison
 from ...spec.experiments import Contrast
@@ -301,7 +300,7 @@ def _answer(effects: Mapping[str, Effect], share: tuple[float, float, float] | N
     if mixed:
         parts.append("effects do not just add up: " + ", ".join(_described(*each) for each in mixed))
     if open_ := [(name, side) for name, side in sides.items() if side.verdict == Word.INCONCLUSIVE]:
-        parts += [f"{name}: {'; '.join(filter(None, (side.reason, time_to_settle([side]))))}" for name, side in open_]
+        parts += [f"{name}: {side.reason}" for name, side in open_]
         return Word.INCONCLUSIVE, "; ".join(parts)
     return due_to(name for name, side in sides.items() if side.verdict == Word.FASTER), "; ".join(parts)
 

@@ -13,7 +13,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ...evidence.verdict import PIECE
+from ...evidence.effect import PIECE
 from ...machine.environment import device_kind
 
 Environment = Mapping[str, Any]

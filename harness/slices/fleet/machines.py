@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 from ...baselines.saved import left_out
 from ...claims.reading import stored_claims
+from ...evidence.effect import how_many
 from ...evidence.evidence import SUBJECT, found_text
-from ...evidence.verdict import how_many
 from ...judge.parts import parts_of
 from ...plan.options import Options, Request
 from ...report.standings import evidence_of

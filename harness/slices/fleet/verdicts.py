@@ -34,9 +34,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from ...evidence.effect import exp
+from ...evidence.effect import ON_THE_MACHINE, combine, exp, how_many
 from ...evidence.evidence import Evidence
-from ...evidence.verdict import ON_THE_MACHINE, combine, how_many
 from ...judge.parts import Part, all_together, shared_alpha
 from ...metrics.base import Judged
 from ...spec.words import SETTLED, Cause, Word

@@ -15,8 +15,7 @@ from dataclasses import dataclass
 
 from llama_workbench.variants import FUNCTION_YARDSTICK, YARDSTICK
 
-from ...baselines.regressions import CountedRun, cannot_tell, is_subject, unlike_runs
-from ...baselines.rows import Answer, Counted, Row
+from ...baselines.regressions import Answer, Counted, CountedRun, Row, cannot_tell, is_subject, unlike_runs
 from ...baselines.thresholds import Thresholds, What
 from ...report.comparison import Measure
 from ...store.folder import RunFolder
