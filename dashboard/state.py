@@ -19,7 +19,7 @@ import streamlit as st
 from llama_workbench.harness.store.remote import RemoteError, get
 
 from . import words
-from .figures import colours as palettes
+from .export import svg as palettes
 from .views import data, entries
 
 T = TypeVar("T")

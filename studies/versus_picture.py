@@ -9,7 +9,7 @@ from io import StringIO
 
 import altair
 
-from llama_workbench.dashboard.figures.colours import LIGHT
+from llama_workbench.dashboard.export.svg import LIGHT
 from llama_workbench.harness.slices.calibrate.rates import Rate
 
 ROW_PX, COLUMN_PX = 18, 190

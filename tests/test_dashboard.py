@@ -40,11 +40,11 @@ pytest.importorskip("plotly", reason="the dashboard's packages are not installed
 
 from llama_workbench.dashboard import words
 from llama_workbench.dashboard.export import evidence as export
+from llama_workbench.dashboard.export import svg as colours
 from llama_workbench.dashboard.export.svg import forest_svg
-from llama_workbench.dashboard.figures import colours
 from llama_workbench.dashboard.sections import memory as memory_bars
 from llama_workbench.dashboard.sections import strips as picture
-from llama_workbench.dashboard.views import data, entries, forest, gates, outcomes
+from llama_workbench.dashboard.views import data, entries, forest, outcomes
 from llama_workbench.harness.profilers.peak_memory import Memory
 from llama_workbench.harness.store.files import VERDICTS
 from llama_workbench.harness.store.verdict_schema import Effect
@@ -517,7 +517,7 @@ def test_no_content_of_a_file_stops_the_reader(home: Path, tmp_path: Path, conte
             forest_svg(claim, read.floors)
         outcomes.meaning(claim), outcomes.sentence(claim), outcomes.reproduce(read, claim)
         for effect in claim.effects:
-            gates.row(read, effect)
+            outcomes.gates_row(read, effect)
             data.read_profile(read, effect.workload, effect.variant)
 
 

@@ -15,10 +15,10 @@ pytest.importorskip("streamlit", reason="the dashboard's packages are not instal
 from streamlit.testing.v1 import AppTest
 
 from llama_workbench import ROOT
-from llama_workbench.dashboard.figures import colours
+from llama_workbench.dashboard.export import svg as colours
 from llama_workbench.dashboard.sections import breakdown as phase_bars
+from llama_workbench.dashboard.sections import breakdown as phase_shares
 from llama_workbench.dashboard.sections import trust
-from llama_workbench.dashboard.views import breakdown as phase_shares
 from llama_workbench.dashboard.views import data, samples
 from llama_workbench.harness.claims.reading import load_claims, published, published_shares
 from llama_workbench.harness.metrics.share.metric import PHASES as PHASES_FILE
@@ -82,7 +82,7 @@ def page(monkeypatch: pytest.MonkeyPatch) -> Iterator[Opener]:
 
 
 def test_shares_have_intervals_levels_and_milliseconds(run: data.Run) -> None:
-    found = phase_shares.breakdown(phase_shares.read(run), SHORT, BEFORE, "forward", 0.01)
+    found = phase_shares.shares_of(phase_shares.read_phases(run), SHORT, BEFORE, "forward", 0.01)
     by_phase = {share.phase: share for share in found.shares}
     assert [share.phase for share in found.shares[:3]] == ["mlp", "qkv", "rope"]
     qkv = by_phase["qkv"]
@@ -94,11 +94,11 @@ def test_shares_have_intervals_levels_and_milliseconds(run: data.Run) -> None:
 
 
 def test_the_bar_the_flamegraph_and_the_comparison_have_one_time_of_a_call(run: data.Run) -> None:
-    phases = phase_shares.read(run)
+    phases = phase_shares.read_phases(run)
     bar = phase_shares.breakdown_of(run, phases, SHORT, BEFORE, "forward")
     ns = samples.call_ns(run, SHORT, BEFORE)
     assert ns is not None and bar.ms == pytest.approx(ns / 1e6)
-    assert bar.ms != pytest.approx(phase_shares.breakdown(phases, SHORT, BEFORE, "forward", run.alpha).ms, rel=0.01)
+    assert bar.ms != pytest.approx(phase_shares.shares_of(phases, SHORT, BEFORE, "forward", run.alpha).ms, rel=0.01)
     layer = phase_shares.breakdown_of(run, phases, SHORT, BEFORE, "layer")
     ours = {share.phase: share.ms for share in bar.shares}
     assert {share.phase: share.ms for share in layer.shares}.items() <= ours.items(), (
@@ -127,7 +127,7 @@ def test_a_level_that_the_interval_does_not_settle_names_both() -> None:
 
 
 def test_why_their_table_says_what_it_says_is_computed(run: data.Run) -> None:
-    phases = phase_shares.read(run)
+    phases = phase_shares.read_phases(run)
     said = phase_shares.why_their_share(phases, SHORT, BEFORE, published_shares(), 0.01)
     assert "divides 65.5 ms by 106.8 ms, the sum of 5 micro-benchmarks" in said
     assert "these parts are 40.0 %" in said and "MLP (40 %), LM head (10 %)" in said

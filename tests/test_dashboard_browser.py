@@ -10,7 +10,7 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
-from llama_workbench.dashboard.flames.viewer import installed_folder
+from llama_workbench.dashboard.export.viewer import installed_folder
 from llama_workbench.dashboard.words import WORD_JOINER
 from tests import runs
 from tests.dashboard_browser import FLAGS, WAIT_MS, drawn, serving, settled

@@ -31,7 +31,7 @@ pytest.importorskip("plotly", reason="the dashboard's packages are not installed
 from streamlit.testing.v1 import AppTest
 
 from llama_workbench.dashboard.sections import sides as paired_rounds
-from llama_workbench.dashboard.views import data, gates, outcomes, samples
+from llama_workbench.dashboard.views import data, outcomes, samples
 from llama_workbench.harness.store.schema import Manifest
 from tests.test_dashboard import a_claim, an_effect
 
@@ -263,14 +263,14 @@ def test_traces_are_compared_by_words_or_by_digest(tmp_path: Path) -> None:
     ]
     folder.write_json("run.json", content)
     run = data.read_run(folder.path)
-    there = gates.traces(run, "decode-15m-c64", "team006_before", "team006_after")
-    back = gates.traces(run, "decode-15m-c64", "team006_after", "team006_before")
+    there = outcomes.traces(run, "decode-15m-c64", "team006_before", "team006_after")
+    back = outcomes.traces(run, "decode-15m-c64", "team006_after", "team006_before")
     assert there.state == back.state == "differ"
     assert there.rows[-1] == ("first that differs: number 64", "full.default([8, 8], -inf)", "add.Tensor(x, 2)")
     assert back.rows[-1][1:] == there.rows[-1][:0:-1]
     assert (there.counts, back.counts) == ((("full.default", 2, 0),), (("full.default", 0, 2),))
-    assert gates.traces(run, "decode-15m-c64", "team005_hybrid", "team005_proposal").state == "the same"
-    assert gates.traces(run, "decode-15m-c64", "team005_hybrid", "nobody").state == "not compared"
+    assert outcomes.traces(run, "decode-15m-c64", "team005_hybrid", "team005_proposal").state == "the same"
+    assert outcomes.traces(run, "decode-15m-c64", "team005_hybrid", "nobody").state == "not compared"
 
 
 # -- Verdicts ----------------------------------------------------------------------------------------------------------

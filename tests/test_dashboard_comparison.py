@@ -28,8 +28,8 @@ pytest.importorskip("streamlit", reason="the dashboard's packages are not instal
 pytest.importorskip("plotly", reason="the dashboard's packages are not installed")
 
 from llama_workbench.dashboard.export.evidence import diff_html, evidence_html
-from llama_workbench.dashboard.figures.colours import STEPS
-from llama_workbench.dashboard.flames.picture import KINDS, aligned
+from llama_workbench.dashboard.export.svg import STEPS
+from llama_workbench.dashboard.sections.flames import KINDS, aligned
 from llama_workbench.dashboard.views import data
 from tests.dashboard_pages import alts, everything, open_in_app, read
 from tests.test_dashboard_functions import home as home

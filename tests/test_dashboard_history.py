@@ -27,7 +27,7 @@ pytest.importorskip("streamlit", reason="the dashboard's packages are not instal
 pytest.importorskip("plotly", reason="the dashboard's packages are not installed")
 
 
-from llama_workbench.dashboard.figures import colours
+from llama_workbench.dashboard.export import svg as colours
 from llama_workbench.dashboard.sections import course
 from llama_workbench.dashboard.views import entries as entry_views
 

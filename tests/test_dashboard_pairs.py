@@ -14,9 +14,10 @@ from tests import runs
 pytest.importorskip("streamlit", reason="the dashboard's packages are not installed")
 pytest.importorskip("plotly", reason="the dashboard's packages are not installed")
 
-from llama_workbench.dashboard.flames import picture
-from llama_workbench.dashboard.flames.tree import merge
-from llama_workbench.dashboard.views import breakdown, data
+from llama_workbench.dashboard.sections import breakdown
+from llama_workbench.dashboard.sections import flames as picture
+from llama_workbench.dashboard.views import data
+from llama_workbench.dashboard.views.tree import merge
 
 REFERENCE = ROOT / "results" / "baselines" / "reference"
 PROFILED = ROOT / "results" / "baselines" / "reference-second"
@@ -91,7 +92,7 @@ def test_without_shared_rounds_the_profiles_times_are_kept(tmp_path: Path) -> No
 
 
 def test_lines_come_from_a_source_only_where_every_place_fits_it() -> None:
-    nothing = breakdown.read(data.read_run(ROOT / "results" / "baselines" / "fast-is-level"))
+    nothing = breakdown.read_phases(data.read_run(ROOT / "results" / "baselines" / "fast-is-level"))
     file = "variants/fast.py"
     text = data.profile_text(data.read_run(REFERENCE), "prefill-15m-t128", "fast")
     assert picture.phase_lines(nothing, "fast", text).keys() == {file}

@@ -10,9 +10,9 @@ import pytest
 pytest.importorskip("streamlit", reason="the dashboard's packages are not installed")
 pytest.importorskip("plotly", reason="the dashboard's packages are not installed")
 
-from llama_workbench.dashboard.flames import tree as frames
 from llama_workbench.dashboard.views import data
 from llama_workbench.dashboard.views import entries as entry_views
+from llama_workbench.dashboard.views import tree as frames
 from llama_workbench.harness.report.terminal import console, show
 from studies import dashboard_speed
 

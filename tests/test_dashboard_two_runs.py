@@ -17,7 +17,7 @@ from tests.runs import write_run
 # After dashboard_pages, which skips these tests where the dashboard's packages are missing.
 from streamlit.testing.v1 import AppTest  # isort: skip
 
-from llama_workbench.dashboard.views import changes, entries  # isort: skip
+from llama_workbench.dashboard.views import entries  # isort: skip
 
 MODEL, PART = "prefill-15m-t128", "mask-create-apply-t128"
 
@@ -58,7 +58,7 @@ def test_its_rows_are_those_of_the_command_and_the_largest_proven_change_is_firs
     assert set(folded["answer"]) == {"inconclusive"} and not {"inconclusive"} & {*told["answer"]}
     assert app.expander[0].label == f"{len(folded)} inconclusive"
     assert sorted(zip(shown["variant"], shown["answer"], strict=True)) == sorted((r.variant, r.verdict) for r in times)
-    proven = [answer in changes.PROVEN for answer in shown["answer"]]
+    proven = [answer in entries.PROVEN for answer in shown["answer"]]
     assert any(proven) and not all(proven) and proven == sorted(proven, reverse=True)
     first = shown.iloc[0]
     [drawn] = alts(app)
@@ -76,8 +76,8 @@ def test_a_choice_is_in_the_link_and_one_that_is_not_there_is_named(page: Callab
 
 def test_a_run_is_not_compared_with_its_own_copy(home: Path) -> None:
     listed = entries.RunList(home).entries()
-    assert list(changes.to_compare_with("baselines/main", listed)) == ["run-2"]
-    assert list(changes.to_compare_with("run-2", listed)) == ["baselines/main"]
+    assert list(entries.to_compare_with("baselines/main", listed)) == ["run-2"]
+    assert list(entries.to_compare_with("run-2", listed)) == ["baselines/main"]
 
 
 def test_a_run_that_shares_a_workload_comes_before_saved_ones_that_do_not() -> None:
@@ -87,7 +87,7 @@ def test_a_run_that_shares_a_workload_comes_before_saved_ones_that_do_not() -> N
         entry("baselines/other", "words"),
         entry("same", MODEL),
     ]
-    assert list(changes.to_compare_with("shown", listed)) == ["same", "baselines/other", "functions"]
+    assert list(entries.to_compare_with("shown", listed)) == ["same", "baselines/other", "functions"]
 
 
 def test_a_run_of_the_same_machine_comes_before_a_saved_one_of_another() -> None:
@@ -97,7 +97,7 @@ def test_a_run_of_the_same_machine_comes_before_a_saved_one_of_another() -> None
         entry("same", MODEL, machine="a Xeon"),
         entry("functions", "texts", machine="a Xeon"),
     ]
-    assert list(changes.to_compare_with("shown", listed)) == ["same", "baselines/other", "functions"]
+    assert list(entries.to_compare_with("shown", listed)) == ["same", "baselines/other", "functions"]
 
 
 def test_a_run_that_shares_a_side_comes_first() -> None:
@@ -106,7 +106,7 @@ def test_a_run_that_shares_a_side_comes_first() -> None:
         entry("other", "texts", sides=("old.g", "new.g")),
         entry("same", "texts", sides=("old.f", "newer.f")),
     ]
-    assert list(changes.to_compare_with("shown", listed)) == ["same", "other"]
+    assert list(entries.to_compare_with("shown", listed)) == ["same", "other"]
 
 
 def entry(name: str, *workloads: str, machine: str = "", sides: tuple[str, ...] = ()) -> entries.Entry:

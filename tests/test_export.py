@@ -23,8 +23,7 @@ from llama_workbench import ROOT
 from llama_workbench.commands.app import main
 from llama_workbench.dashboard import words as shown
 from llama_workbench.dashboard.export import evidence as export
-from llama_workbench.dashboard.export.svg import MARKERS, forest_svg
-from llama_workbench.dashboard.figures.colours import LIGHT
+from llama_workbench.dashboard.export.svg import LIGHT, MARKERS, forest_svg
 from llama_workbench.dashboard.views import data
 from llama_workbench.dashboard.words import LOOKS
 from llama_workbench.harness.spec.words import Word

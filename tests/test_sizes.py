@@ -18,7 +18,7 @@ import pytest
 
 from llama_workbench import ROOT
 from llama_workbench.commands.app import main
-from llama_workbench.dashboard.figures.sizes import picture
+from llama_workbench.dashboard.export.svg import sizes_svg
 from llama_workbench.datasets.workloads import Workload
 from llama_workbench.harness.calls.inputs import Payload
 from llama_workbench.harness.evidence.evidence import evidence_from_manifest
@@ -546,15 +546,15 @@ def test_the_picture_has_a_line_a_band_and_a_strip(tmp_path: Path, capsys: pytes
 
 
 def test_names_are_text_in_the_picture_and_open_ends_have_no_band() -> None:
-    svg = picture({"<a>&": [(1, 10.0, math.nan, math.nan), (10, 20.0, 18.0, 22.0)]}, ())
+    svg = sizes_svg({"<a>&": [(1, 10.0, math.nan, math.nan), (10, 20.0, 18.0, 22.0)]}, ())
     assert ElementTree.fromstring(svg) is not None and "&lt;a&gt;&amp;" in svg
     with pytest.raises(ValueError, match="nothing was measured"):
-        picture({"a": []}, ())
+        sizes_svg({"a": []}, ())
 
 
 def test_a_crossing_that_happens_twice_is_drawn_twice() -> None:
     twice = [("b overtakes a", 2.0, 3.0), ("b overtakes a", 6.0, 7.0)]
-    svg = picture({"a": [(1, 10.0, 9.0, 11.0), (10, 20.0, 18.0, 22.0)]}, twice)
+    svg = sizes_svg({"a": [(1, 10.0, 9.0, 11.0), (10, 20.0, 18.0, 22.0)]}, twice)
     assert svg.count("b overtakes a") == 2
 
 

@@ -27,8 +27,8 @@ from llama_workbench.harness.store.verdict_schema import Effect
 from llama_workbench.variants.spelling import did_you_mean
 
 from .. import words
-from ..figures.colours import DARK, LIGHT, Palette
-from ..views import data, forest, gates, outcomes, samples
+from ..export.svg import DARK, LIGHT, Palette
+from ..views import data, forest, outcomes, samples
 from .svg import FIGURE_PX, forest_svg, verdict_mark
 
 PNG_ZOOM = 2  # pixels of the picture for each of the figure's: sharp on a screen of twice the density, and in print
@@ -164,7 +164,7 @@ def _variables() -> Palette:
 
 def _checks(run: data.Run, effect: Effect) -> dict[str, str]:
     """What the gates found, of functions in their words: their answers were compared, and no logits."""
-    row = gates.row(run, effect)
+    row = outcomes.gates_row(run, effect)
     if not run.is_of_functions:
         return row
     return {name.replace("logits", "answers"): text for name, text in row.items() if name != "operation traces"}

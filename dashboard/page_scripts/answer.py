@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import streamlit as st
 
 from llama_workbench.dashboard import state, words
-from llama_workbench.dashboard.sections import blocks, comparison, strips
+from llama_workbench.dashboard.sections import blocks, strips
 from llama_workbench.dashboard.sections import claim as section
 from llama_workbench.dashboard.views import data, outcomes
 from llama_workbench.harness.report.comparison import Screen
@@ -72,11 +72,11 @@ def show_change(opened: state.Opened) -> None:
 def show_comparisons(opened: state.Opened) -> bool:
     """Each comparison of a run that makes no claims, on a screen of its own; False where there is none. Of several the
     numbers stand together before."""
-    compared = [(claim, comparison.screens_of(opened, claim)) for claim in opened.run.claims if claim.is_comparison]
+    compared = [(claim, section.screens_of(opened, claim)) for claim in opened.run.claims if claim.is_comparison]
     shown = [screen for _, screens in compared for screen in screens]
     if len(shown) > 1:
         blocks.table([summary(screen) for screen in shown], "All comparisons of this run, a row an input")
-    columns = {id(screen): comparison.show(screen, number) for number, screen in enumerate(shown)}
+    columns = {id(screen): section.show_screen(screen, number) for number, screen in enumerate(shown)}
     for claim, screens in compared:
         if screens:
             with columns[id(screens[-1])]:

@@ -11,10 +11,9 @@ import pandas as pd
 import streamlit as st
 
 from llama_workbench.dashboard import state, words
-from llama_workbench.dashboard.flames import section as flames
-from llama_workbench.dashboard.sections import blocks, breakdown, comparison, head, memory, sides
+from llama_workbench.dashboard.sections import blocks, breakdown, flames, head, memory, sides
 from llama_workbench.dashboard.sections import claim as section
-from llama_workbench.dashboard.views import data, forest, gates, outcomes, samples
+from llama_workbench.dashboard.views import data, forest, outcomes, samples
 from llama_workbench.harness.metrics.base import FINDINGS, Metric
 from llama_workbench.harness.report.comparison import Screen
 from llama_workbench.harness.report.outcome import found_text, standing
@@ -33,7 +32,7 @@ def main() -> None:
     with left:
         claim = section.choose(opened)
     if claim is not None:
-        screens = [] if opened.run.manifest.machines else comparison.screens_of(opened, claim)
+        screens = [] if opened.run.manifest.machines else section.screens_of(opened, claim)
         show(opened, claim, screens, right)
     elif (pair := section.choose_pair(opened)) is not None:
         show(opened, pair.claim, pair.screens, right)
@@ -54,10 +53,10 @@ def show(opened: state.Opened, claim: data.Claim, screens: Sequence[Screen], bes
     with left:
         show_said(opened, claim, screen)
     with right:
-        if claim.effects and not comparison.show_machines(opened, claim):
+        if claim.effects and not section.show_machines(opened, claim):
             section.show_forest(claim, run.floors)
     if screen is not None:
-        comparison.show_why(screen, with_costs=True)
+        section.show_why(screen, with_costs=True)
         if screen.explained is not None and screen.explained.division is not None:
             blocks.header("Both sides on each other", anchor="flames", within=True)
             flames.show_aligned(screen.explained)
@@ -99,7 +98,7 @@ def show_said(opened: state.Opened, claim: data.Claim, screen: Screen | None) ->
         if len(claim.effects) > 1:
             blocks.caption(f"On {opened.run.named(screen.effect.workload)}: {screen.headline}")
         decided = not claim.is_comparison and not claim.is_open
-        comparison.show_advice(screen, decided=decided, there=len(claim.effects) > 1)
+        section.show_advice(screen, decided=decided, there=len(claim.effects) > 1)
 
 
 def show_inputs(run: data.Run, claim: data.Claim, screens: Sequence[Screen]) -> None:
@@ -130,7 +129,7 @@ def show_inputs(run: data.Run, claim: data.Claim, screens: Sequence[Screen]) -> 
                 "variant, tokens/s": throughput(run, effect.workload, after * 1e6),
                 "rounds": effect.rounds,
                 "identical code": floor.text if floor else "",
-                "op traces": gates.traces(run, *_sides(effect)).state if traced else "",
+                "op traces": outcomes.traces(run, *_sides(effect)).state if traced else "",
                 "clock": effect.metric,
                 "seconds": effect.seconds,
             }
@@ -257,7 +256,7 @@ def show_how(opened: state.Opened, claim: data.Claim) -> None:
     if timed and not run.is_of_functions:
         st.caption("Checks before timing. A side counts only if its logits match those of the library's model.")
         blocks.table(
-            [gates.row(run, effect) for effect in timed],
+            [outcomes.gates_row(run, effect) for effect in timed],
             "Logits gates and operation traces of both sides, one row for each comparison",
         )
     blocks.notes("Excluded from this run", run.left_out)

@@ -8,8 +8,7 @@ from dataclasses import dataclass
 import streamlit as st
 
 from llama_workbench.dashboard import state
-from llama_workbench.dashboard.flames import section as flames
-from llama_workbench.dashboard.sections import blocks, breakdown, head, memory
+from llama_workbench.dashboard.sections import blocks, breakdown, flames, head, memory
 from llama_workbench.dashboard.views import data, outcomes
 from llama_workbench.harness.metrics.share.metric import PHASES
 from llama_workbench.harness.profilers.causes import CAUSES

@@ -9,7 +9,7 @@ import streamlit as st
 
 from llama_workbench.dashboard import state, words
 from llama_workbench.dashboard.sections import blocks, course, head, trust
-from llama_workbench.dashboard.views import changes, entries
+from llama_workbench.dashboard.views import entries
 from llama_workbench.harness.baselines.regressions import Row, RunComparison
 from llama_workbench.harness.baselines.text import change_text, notes_on, side_text
 from llama_workbench.harness.baselines.thresholds import ConfigError
@@ -71,7 +71,7 @@ def show_list(listed: Sequence[entries.Entry]) -> None:
 def show_two(opened: state.Opened) -> None:
     """What changed from another run to this one."""
     listed = state.all_entries()
-    others = changes.to_compare_with(opened.name, listed)
+    others = entries.to_compare_with(opened.name, listed)
     if not others:
         blocks.info("There is no other run to compare this one with. After a change, measure the same again.")
         return
@@ -81,7 +81,7 @@ def show_two(opened: state.Opened) -> None:
     comparison = compared(opened, others[base])
     if comparison is None:
         return
-    kinds = changes.kinds(comparison)
+    kinds = entries.kinds_of_change(comparison)
     if not kinds:
         st.text("The two runs have no variant and workload in common.")
         return
@@ -97,7 +97,7 @@ def compared(opened: state.Opened, base: entries.Entry) -> RunComparison | None:
     """None where the two cannot be compared; the page then says why."""
     try:
         folder = state.folder_of(base)
-        return state.computed(opened, changes.between, folder, entries.stamp_of_run(folder))
+        return state.computed(opened, entries.changes_between, folder, entries.stamp_of_run(folder))
     except (RunError, ConfigError) as error:
         st.warning("The two runs cannot be compared.", icon=":material/warning:")
         st.text(words.problem(error) if isinstance(error, RunError) else str(error))
@@ -106,13 +106,13 @@ def compared(opened: state.Opened, base: entries.Entry) -> RunComparison | None:
 
 def show_rows(opened: state.Opened, comparison: RunComparison, kind: str) -> None:
     """A picture of what is decided, the largest change first; what is inconclusive is folded."""
-    decided, undecided = changes.by_impact(comparison, kind)
-    st.header(words.markdown(changes.sentence(comparison, kind)), anchor="changes")
+    decided, undecided = entries.changes_by_impact(comparison, kind)
+    st.header(words.markdown(entries.changes_sentence(comparison, kind)), anchor="changes")
     if kind == "time" and decided:
-        drawn = changes.as_claim(opened.run, decided[: changes.MOST_DRAWN])
+        drawn = entries.changes_as_claim(opened.run, decided[: entries.MOST_DRAWN])
         blocks.forest_plot(drawn, "changes", heading="")
-        if len(decided) > changes.MOST_DRAWN:
-            blocks.caption(f"Drawn: the first {changes.MOST_DRAWN} of {len(decided)}.")
+        if len(decided) > entries.MOST_DRAWN:
+            blocks.caption(f"Drawn: the first {entries.MOST_DRAWN} of {len(decided)}.")
     if decided:
         show_table(opened, decided)
     if undecided:

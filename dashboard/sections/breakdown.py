@@ -4,7 +4,9 @@ to gain."""
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 import pandas as pd
 import plotly.graph_objects as go
@@ -13,28 +15,32 @@ import streamlit as st
 from llama_workbench.datasets.geometries import DataError
 from llama_workbench.datasets.workloads import workloads
 from llama_workbench.harness.claims.reading import Figure, Portion, published, published_shares
+from llama_workbench.harness.metrics.share import shares
+from llama_workbench.harness.metrics.share.metric import PHASE_FACTS, PhaseFacts
+from llama_workbench.harness.metrics.share.metric import PHASES as PHASES_FILE
+from llama_workbench.harness.metrics.share.shares import Share
 from llama_workbench.harness.report.ladder import ladder_of, ladder_rows
+from llama_workbench.harness.spec.table import Table
 from llama_workbench.harness.stats.confidence import Interval
-from llama_workbench.variants.phase_map import MEANING, PHASES
+from llama_workbench.harness.store.folder import RunFolder
+from llama_workbench.harness.store.tables import no_rows
+from llama_workbench.variants.phase_map import DENOMINATORS, MEANING, PHASES
 
 from .. import state, words
-from ..figures.colours import DARK, LIGHT, Palette
-from ..figures.drawing import ABOVE, SMALL, Layout, axis, bar_rows
-from ..views import breakdown, data
-from ..views.breakdown import NAMES, PhaseShare, interval
+from ..export.svg import DARK, LIGHT, Palette
+from ..views import data
+from ..views.samples import call_ns
 from ..views.workloads import shipped_named
 from . import blocks, trust
+from .blocks import ABOVE, SMALL, Layout, axis, bar_rows
 
 TIMES_COMMAND = "pytest --benchmark --workloads rope-t128,qkv-t128,scores-t128,mask-create-apply-t128"
 WHOLE = "forward"
 
-Rows = Sequence[tuple[str, Sequence[PhaseShare]]]
-"""The label of each bar, and its shares."""
-
 
 def show(opened: state.Opened) -> None:
     """Time by phase, and the times that the dispute published."""
-    phases = state.computed(opened, breakdown.read)
+    phases = state.computed(opened, read_phases)
     for problem in phases.problems:
         blocks.warn(f"Left out: {problem}")
     if phases.measured:
@@ -44,17 +50,17 @@ def show(opened: state.Opened) -> None:
     show_published_times(opened)
 
 
-def show_phases(opened: state.Opened, phases: breakdown.Phases) -> None:
+def show_phases(opened: state.Opened, phases: Phases) -> None:
     """A bar for each workload of the chosen variant and geometry; then one workload in numbers."""
     run = opened.run
     variant, geometry = choose(run, phases)
     here = [workload for workload, name in phases.measured if name == variant]
-    here = [workload for workload in here if breakdown.geometry(run, workload) == geometry]
-    here.sort(key=lambda name: breakdown.order(run, name))
-    rows: list[breakdown.Breakdown] = []
+    here = [workload for workload in here if geometry_of(run, workload) == geometry]
+    here.sort(key=lambda name: order(run, name))
+    rows: list[Breakdown] = []
     for workload in here:
         try:
-            rows.append(state.computed(opened, breakdown.breakdown_of, workload, variant, WHOLE, _given=(phases,)))
+            rows.append(state.computed(opened, breakdown_of, workload, variant, WHOLE, _given=(phases,)))
         except ValueError as error:
             st.text(str(error))
     if not rows:
@@ -79,20 +85,20 @@ def show_phases(opened: state.Opened, phases: breakdown.Phases) -> None:
     show_published_shares(opened, phases, chosen)
 
 
-def choose(run: data.Run, phases: breakdown.Phases) -> tuple[str, str]:
+def choose(run: data.Run, phases: Phases) -> tuple[str, str]:
     """Variant and geometry of the URL; where it has none of these, those that have its workload."""
-    geometries = [(name, breakdown.geometry(run, workload)) for workload, name in phases.measured]
+    geometries = [(name, geometry_of(run, workload)) for workload, name in phases.measured]
     wanted = st.query_params.get("workload")
     having = [name for workload, name in phases.measured if workload == wanted]
     asked = run.dispute.numbers.shares_of
-    usual = asked if asked in having else having[0] if having else breakdown.usual_variant(run, phases)
+    usual = asked if asked in having else having[0] if having else usual_variant(run, phases)
     left, right = st.columns(2)
     with left:
         variants = list(dict.fromkeys(name for name, _ in geometries))
         variant = state.choose("Variant", variants, "variant", default=usual, also=_other)
     with right:
         first = next((geometry for name, geometry in geometries if name == variant), None)
-        first = breakdown.geometry(run, wanted) if wanted and variant in having else first
+        first = geometry_of(run, wanted) if wanted and variant in having else first
         names = list(dict.fromkeys(geometry for _, geometry in geometries))
         geometry = state.choose("Geometry", names, "geometry", default=first, also=_other)
     return variant, geometry
@@ -105,12 +111,12 @@ def _other(_: str) -> dict[str, str]:
 
 def show_sides(opened: state.Opened, workload: str, sides: Sequence[str], of: str = WHOLE) -> None:
     """One bar for each of `sides` whose phases were timed; `of` is the denominator, a key of DENOMINATORS."""
-    whole = of if of in breakdown.WHOLES else WHOLE
-    phases = state.computed(opened, breakdown.read)
+    whole = of if of in WHOLES else WHOLE
+    phases = state.computed(opened, read_phases)
     rows, missing = [], []
     for side in sides:
         try:
-            measured = state.computed(opened, breakdown.breakdown_of, workload, side, whole, _given=(phases,))
+            measured = state.computed(opened, breakdown_of, workload, side, whole, _given=(phases,))
             rows.append((f"{side} · {measured.ms:.3g} ms · {measured.rounds} rounds", measured.shares))
         except ValueError:
             missing.append(side)
@@ -120,12 +126,12 @@ def show_sides(opened: state.Opened, workload: str, sides: Sequence[str], of: st
     show_bars(rows)
     untimed = f" Not timed by phase: {words.listing(missing)}." if missing else ""
     blocks.caption(
-        f"Shares of the {breakdown.WHOLES[whole]} by phase; each bar sums to 100 %. Milliseconds hold for "
+        f"Shares of the {WHOLES[whole]} by phase; each bar sums to 100 %. Milliseconds hold for "
         f"this machine only.{untimed}"
     )
 
 
-def show_difference(opened: state.Opened, phases: breakdown.Phases, chosen: breakdown.Breakdown) -> None:
+def show_difference(opened: state.Opened, phases: Phases, chosen: Breakdown) -> None:
     """Phase by phase, what another variant takes more or less; nothing where no other was timed by phase here."""
     others = [name for workload, name in phases.measured if workload == chosen.workload and name != chosen.variant]
     if not others:
@@ -133,13 +139,13 @@ def show_difference(opened: state.Opened, phases: breakdown.Phases, chosen: brea
     other = state.choose("Against", others, "against")
     asked = chosen.workload, other, chosen.of
     try:
-        beside = state.computed(opened, breakdown.breakdown_of, *asked, _given=(phases,))
+        beside = state.computed(opened, breakdown_of, *asked, _given=(phases,))
     except ValueError as error:
         st.text(str(error))
         return
     rows = [
         {"phase": name, other: before, chosen.variant: after, "difference": value, "low": low, "high": high}
-        for name, before, after, value, low, high in breakdown.differences(beside, chosen)
+        for name, before, after, value, low, high in differences(beside, chosen)
     ]
     formats = dict.fromkeys((other, chosen.variant), "%.4g ms") | dict.fromkeys(
         ("difference", "low", "high"), "%+.3g ms"
@@ -236,32 +242,29 @@ def _hover(name: str, share: PhaseShare) -> str:
     )
 
 
-# -- what the machine could do -----------------------------------------------------------------------------------------
-
-
 # -- what the dispute published ----------------------------------------------------------------------------------------
 
 
 def shares_beside(
-    run: data.Run, phases: breakdown.Phases, portions: Sequence[Portion], workload: str, variant: str
+    run: data.Run, phases: Phases, portions: Sequence[Portion], workload: str, variant: str
 ) -> tuple[str, list[dict[str, object]], list[str]]:
     """Why their table says what it says, its lines beside ours, and what cannot be told apart here."""
-    why = breakdown.why_their_share(phases, workload, variant, portions, run.alpha)
+    why = why_their_share(phases, workload, variant, portions, run.alpha)
     table: list[dict[str, object]] = []
     problems: list[str] = []
     for line in portions:
         row: dict[str, object] = {"their line": line.line, "theirs": line.percent, "their time": line.milliseconds}
         for whole in ("attention-subset", "layer", "forward"):
             try:
-                share = breakdown.part(phases, workload, variant, line.phases, whole, run.alpha)
-                row[f"ours, of {breakdown.WHOLES[whole]}"] = share
+                share = part(phases, workload, variant, line.phases, whole, run.alpha)
+                row[f"ours, of {WHOLES[whole]}"] = share
             except ValueError as error:
                 problems.append(f"{line.line}: {error}")
         table.append(row)
     return why, table, problems
 
 
-def show_published_shares(opened: state.Opened, phases: breakdown.Phases, chosen: breakdown.Breakdown) -> None:
+def show_published_shares(opened: state.Opened, phases: Phases, chosen: Breakdown) -> None:
     """Their table of shares beside ours, in three denominators."""
     blocks.header("The dispute's time shares beside ours", anchor="published")
     try:
@@ -379,4 +382,198 @@ def show_steps(opened: state.Opened) -> None:
     st.caption(
         "Each step is measured against the one before it. Multiplied, the steps give their joint gain, which is also "
         "measured as one. Memory: what a model holds more (or less) after a prompt, in percent of its weights."
+    )
+
+
+# -- shares, from the phase pass of a run ------------------------------------------------------------------------------
+
+NAMES: Mapping[str, str] = {
+    "mask_create": "mask create",
+    "mask_apply": "mask apply",
+    "rope": "RoPE",
+    "qkv": "QKV",
+    "o_proj": "output proj.",
+    "attention_fused": "fused attention",
+    "mlp": "MLP",
+    "lm_head": "LM head",
+    "final_norm": "final norm",
+}
+"""What a phase is called where its own name does not say it."""
+
+WHOLES: Mapping[str, str] = {
+    "forward": "whole forward",
+    "layer": "decoder layers",
+    "attention": "attention block",
+    "attention-subset": "what the dispute timed",
+}
+"""What a share is a share of, by the key of DENOMINATORS."""
+
+
+@dataclass(frozen=True)
+class PhaseShare:
+    """One phase's part of a whole: percent with its interval, and milliseconds of a call."""
+
+    phase: str
+    percent: float
+    low: float
+    high: float
+    ms: float
+
+    @property
+    def name(self) -> str:
+        """The phase in words."""
+        return NAMES.get(self.phase, self.phase)
+
+    def at(self, percent: float) -> float:
+        """The milliseconds of another share of the same whole."""
+        return self.ms * percent / self.percent if self.percent else 0.0
+
+    @property
+    def grade(self) -> str:
+        """The execution plan's word, or both that the interval allows."""
+        ends = dict.fromkeys(shares.grade(end / 100) for end in (self.low, self.high))
+        return " or ".join(ends)
+
+
+Rows = Sequence[tuple[str, Sequence[PhaseShare]]]
+"""The label of each bar, and its shares."""
+
+
+@dataclass(frozen=True)
+class Phases:
+    """What a run's phase pass left. `facts`: by workload and variant. `problems`: files that could not be read."""
+
+    table: Table
+    facts: Mapping[tuple[str, str], PhaseFacts]
+    problems: tuple[str, ...]
+
+    @property
+    def measured(self) -> tuple[tuple[str, str], ...]:
+        """Workloads and variants with phases, in the order of the file."""
+        return tuple(self.table.distinct("workload", "variant"))
+
+
+@dataclass(frozen=True)
+class Breakdown:
+    """Shares of one variant in `of` (a key of DENOMINATORS). `overhead`: time of a marked call over a plain one's."""
+
+    workload: str
+    variant: str
+    of: str
+    shares: tuple[PhaseShare, ...]
+    rounds: int
+    overhead: Share
+
+    @property
+    def ms(self) -> float:
+        """Milliseconds of a call that the shares are shares of."""
+        return sum(share.ms for share in self.shares)
+
+
+def read_phases(run: data.Run) -> Phases:
+    """The phase pass of a run; what cannot be read is a problem and counts as not measured."""
+    folder, problems = RunFolder(run.path), list[str]()
+    table = data.read_or(no_rows(PHASES_FILE.columns), lambda: folder.read_table(PHASES_FILE), problems)
+    facts = data.read_or_none(folder, PHASE_FACTS, problems)
+    return Phases(table, {(fact.workload, fact.variant): fact for fact in facts}, tuple(problems))
+
+
+def shares_of(phases: Phases, workload: str, variant: str, of: str, alpha: float) -> Breakdown:
+    """The shares of every phase of `of` that ran. Raises ValueError where nothing was measured."""
+    top = shares.top_consumers(phases.table, workload, variant, of, alpha=alpha)
+    top = {phase: share for phase, share in top.items() if math.isfinite(share.value)}
+    if not top:
+        raise ValueError(f"{variant} on {workload}: no phase of {of} took any time")
+    times = shares.times_ns(phases.table, workload, variant)
+    rows = tuple(_phase_share(phase, share, times.get(phase, 0.0)) for phase, share in top.items())
+    rounds = max(share.rounds for share in top.values())
+    overhead = shares.overhead(phases.table, workload, variant, alpha=alpha)
+    return Breakdown(workload, variant, of, rows, rounds, overhead)
+
+
+def breakdown_of(run: data.Run, phases: Phases, workload: str, variant: str, of: str) -> Breakdown:
+    """The same at the run's own error rate. Milliseconds are parts of the time of a call in the rounds, where it was
+    timed there: with timestamps between the phases it takes longer."""
+    measured = shares_of(phases, workload, variant, of, run.alpha)
+    marked = shares_of(phases, workload, variant, "forward", run.alpha).ms
+    ns = call_ns(run, workload, variant)
+    if ns is None or not marked:
+        return measured
+    return replace(measured, shares=tuple(replace(each, ms=each.ms * ns / 1e6 / marked) for each in measured.shares))
+
+
+def differences(before: Breakdown, after: Breakdown) -> list[tuple[str, float, float, float, float, float]]:
+    """Phase, milliseconds of both, the second less the first, and its ends; the largest difference first."""
+    nothing = PhaseShare("", 0.0, 0.0, 0.0, 0.0)
+    sides = [{share.phase: share for share in side.shares} for side in (before, after)]
+    rows = []
+    for phase in dict.fromkeys([*sides[0], *sides[1]]):
+        one, other = (side.get(phase, nothing) for side in sides)
+        low = other.at(other.low) - one.at(one.high)
+        high = other.at(other.high) - one.at(one.low)
+        rows.append((NAMES.get(phase, phase), one.ms, other.ms, other.ms - one.ms, low, high))
+    return sorted(rows, key=lambda row: -abs(row[3]))
+
+
+def part(phases: Phases, workload: str, variant: str, of: Sequence[str], whole: str, alpha: float) -> str:
+    """Several phases together in percent of `whole`, as `interval` writes it.
+
+    Raises ValueError where they cannot be told apart from other phases.
+    """
+    share = shares.share(phases.table, workload, variant, of, whole, alpha=alpha)
+    return interval(_phase_share("", share, 0.0))
+
+
+def _phase_share(phase: str, share: Share, ns: float) -> PhaseShare:
+    return PhaseShare(phase, 100 * share.value, 100 * share.low, 100 * share.high, ns / 1e6)
+
+
+# -- in words ------------------------------------------------------------------------------------------------------
+
+
+def geometry_of(run: data.Run, workload: str) -> str:
+    """The geometry of a workload, "unknown" where the manifest does not say."""
+    return data.experiment(run, workload).workload.geometry or "unknown"
+
+
+def usual_variant(run: data.Run, phases: Phases) -> str:
+    """The variant that is shown at first: the one with most kinds of calls, then with most workloads."""
+    kinds: dict[str, set[str]] = {}
+    for workload, name in phases.measured:
+        kinds.setdefault(name, set()).add(data.experiment(run, workload).workload.kind or "")
+    counts = Counter(name for _, name in phases.measured)
+    return max(kinds, key=lambda name: (len(kinds[name]), counts[name]))
+
+
+def order(run: data.Run, workload: str) -> tuple[int, int, int, str]:
+    """Prefills before decodes, short before long."""
+    work = data.experiment(run, workload).workload
+    return {"prefill": 0, "decode": 1}.get(work.kind or "", 2), work.tokens or 0, work.context or 0, workload
+
+
+def interval(share: PhaseShare) -> str:
+    """ "41.3 % [37.2, 45.4]"."""
+    places = 1 if share.percent >= 1 else 2
+    return f"{share.percent:.{places}f} % [{share.low:.{places}f}, {share.high:.{places}f}]"
+
+
+def why_their_share(phases: Phases, workload: str, variant: str, lines: Iterable[Portion], alpha: float) -> str:
+    """Why the dispute's table puts its largest line where it does; empty where the phases were not measured apart."""
+    table = list(lines)
+    try:
+        line = max(table, key=lambda portion: portion.percent)
+        subset = part(phases, workload, variant, DENOMINATORS["attention-subset"], "forward", alpha)
+        theirs = part(phases, workload, variant, line.phases, "attention-subset", alpha)
+        honest = part(phases, workload, variant, line.phases, "forward", alpha)
+        whole = shares_of(phases, workload, variant, "forward", alpha)
+    except ValueError:
+        return ""
+    outside = [share for share in whole.shares if share.phase not in DENOMINATORS["attention-subset"]]
+    left_out = words.listing([f"{share.name} ({share.percent:.0f} %)" for share in outside[:4]])
+    total = sum(one.milliseconds for one in table)
+    return (
+        f"Their table says {line.percent:g} % for {line.line} because it divides {line.milliseconds:g} ms by "
+        f"{total:.4g} ms, the sum of {len(table)} micro-benchmarks of one layer's attention. Here these parts are "
+        f"{subset} of the forward: {left_out} were never in the sum. Of what they timed {line.line} takes {theirs} "
+        f"here, of the whole forward {honest}."
     )

@@ -26,13 +26,13 @@ from llama_workbench.harness.store.schema import Key, Standings
 from llama_workbench.variants import YARDSTICKS
 
 from .. import state, words
-from ..figures.colours import LIGHT, Palette
-from ..figures.drawing import ABOVE, SMALL, Layout, axis, figure, line, log_span, mark, marks, note, ratio_axis, rule
+from ..export.svg import LIGHT, Palette
 from ..views import entries
 from ..views.entries import Entry, Stamp, when
 from ..views.samples import ratios
 from ..views.workloads import shipped_named
 from . import blocks
+from .blocks import ABOVE, SMALL, Layout, axis, figure, line, log_span, mark, marks, note, ratio_axis, rule
 
 MOST_TOLD = 12
 """Reasons for a break that are listed."""

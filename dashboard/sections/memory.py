@@ -19,8 +19,11 @@ from llama_workbench.harness.store.forms import MEMORY_SWEEP, Sweep, SweepStep
 from llama_workbench.harness.store.verdict_schema import Effect
 
 from .. import state, words
-from ..figures.colours import LIGHT, Palette
-from ..figures.drawing import (
+from ..export.svg import LIGHT, Palette
+from ..views import data, outcomes, samples
+from ..views.forest import linear_ticks
+from . import blocks
+from .blocks import (
     ABOVE,
     SMALL,
     Layout,
@@ -34,9 +37,6 @@ from ..figures.drawing import (
     marks,
     ratio_axis,
 )
-from ..views import data, outcomes, samples
-from ..views.forest import linear_ticks
-from . import blocks
 
 AMOUNTS = {
     "peak_transient_bytes": "Peak transient, above the weights",

@@ -16,10 +16,10 @@ from llama_workbench.harness.spec.words import Word
 from llama_workbench.harness.store.verdict_schema import Effect
 
 from .. import state, words
-from ..figures.colours import LIGHT, Palette
-from ..figures.drawing import ABOVE, SMALL, Layout, area, axis, figure, line, log_span, mark, marks, ratio_axis, rule
-from ..views import data, gates, outcomes, samples
+from ..export.svg import LIGHT, Palette
+from ..views import data, outcomes, samples
 from . import blocks
+from .blocks import ABOVE, SMALL, Layout, area, axis, figure, line, log_span, mark, marks, ratio_axis, rule
 
 UNREADABLE = "The processes cannot be shown: the samples of this run cannot be read."
 
@@ -76,7 +76,7 @@ def show_same(run: data.Run, workload: str, baseline: str, variant: str) -> None
         return
     blocks.header("Answers of both sides", anchor="answers", within=True)
     checked = data.experiment(run, workload).gates
-    states = [gates.logits(checked.get(side)) for side in (baseline, variant)]
+    states = [outcomes.logits(checked.get(side)) for side in (baseline, variant)]
     how = data.experiment(run, workload).workload.check
     by = f"by {how}" if how else "by ==, tensors and arrays within rounding"
     agreed = "gave the same answers" if states == ["pass", "pass"] else f"were compared: {', '.join(states)}"
@@ -86,7 +86,7 @@ def show_same(run: data.Run, workload: str, baseline: str, variant: str) -> None
 def _show_operations(run: data.Run, workload: str, baseline: str, variant: str) -> None:
     """Both op traces side by side on one workload: how many, where they differ, and what one side ran more often."""
     blocks.header("Operations of both sides", anchor="operations", within=True)
-    traces = gates.traces(run, workload, baseline, variant)
+    traces = outcomes.traces(run, workload, baseline, variant)
     st.markdown(f"**{words.markdown(traces.state.capitalize())}.** {words.markdown(MEANING[traces.state])}")
     ours, theirs = f"{baseline} (baseline)", f"{variant} (variant)"
     if traces.rows:

@@ -22,10 +22,10 @@ from llama_workbench.harness.spec.words import SIDES, Word
 from llama_workbench.harness.store.verdict_schema import Effect
 
 from .. import state, words
-from ..views import breakdown, data, forest
+from ..views import data, forest
 from ..views import outcomes as stands
 from ..views.workloads import kind_and_model, parts_of
-from . import blocks
+from . import blocks, breakdown
 from . import claim as section
 
 Json = dict[str, Any]
@@ -384,7 +384,7 @@ def _rank(claim: data.Claim) -> int:
 
 def _picks(run: data.Run) -> list[Picked]:
     """What the teams' own rules pick from this run's numbers; nothing where it has none for them."""
-    phases = breakdown.read(run)
+    phases = breakdown.read_phases(run)
     try:
         return picks_of(decisions_of(run.dispute, phases.table, run.claims, run.alpha))
     except ValueError:

@@ -26,10 +26,10 @@ from llama_workbench.harness.store.schema import Control
 from llama_workbench.variants import YARDSTICKS
 
 from .. import state, words
-from ..figures.colours import LIGHT, Palette
-from ..figures.drawing import ABOVE, SMALL, Layout, axis, figure, line
+from ..export.svg import LIGHT, Palette
 from ..views import data
 from . import blocks
+from .blocks import ABOVE, SMALL, Layout, axis, figure, line
 
 CONTROLS_COMMAND = "pytest --benchmark"
 MOST_NAMED = 4

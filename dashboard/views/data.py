@@ -36,8 +36,8 @@ from llama_workbench.harness.store.forms import JsonFile, Shape, Text
 from llama_workbench.harness.store.verdict_schema import Effect, Verdict
 
 from .. import words
-from ..flames.tree import Frame, Scale, StackError, read_folded
 from . import workloads
+from .tree import Frame, Scale, StackError, read_folded
 
 LARGEST_PROFILE_BYTES = 64 << 20
 T = TypeVar("T")

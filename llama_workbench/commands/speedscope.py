@@ -27,6 +27,6 @@ def command(
     Examples:
       workbench speedscope
     """
-    from llama_workbench.dashboard.flames.viewer import VERSION, install
+    from llama_workbench.dashboard.export.viewer import VERSION, install
 
     write(f"speedscope {VERSION} is installed in {install(archive)}\n")

@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from llama_workbench.dashboard.export import evidence as export
-from llama_workbench.dashboard.sections import memory, trust
-from llama_workbench.dashboard.views import breakdown, data, gates, outcomes, samples
+from llama_workbench.dashboard.sections import breakdown, memory, trust
+from llama_workbench.dashboard.views import data, outcomes, samples
 from llama_workbench.harness.baselines.regressions import compare_standings
 from llama_workbench.harness.baselines.text import to_markdown
 from llama_workbench.harness.claims.model import ClaimError
@@ -213,7 +213,7 @@ def _shown(run: RunFolder) -> list[object]:
     told: list[object] = [summary.claims, summary.machine, summary.noise, opened.claims, opened.floors, opened.left_out]
     for claim in opened.claims:
         told += [outcomes.how(opened, claim), outcomes.meaning(claim), outcomes.sentence(claim)]
-        told += [gates.row(opened, effect) for effect in claim.effects]
+        told += [outcomes.gates_row(opened, effect) for effect in claim.effects]
         told += [outcomes.reproduce(opened, claim), export.evidence_html(opened, claim)]
     return told
 
@@ -261,7 +261,7 @@ def read_sweep(run: RunFolder) -> list[object]:
 def read_phases(run: RunFolder) -> list[object]:
     """The times of the phase pass, by the judge, in the report and on the page."""
     told: list[object] = [_judged(run), decisions_of(load_dispute(), run.read_table(PHASES), [], 0.01)]
-    phases = breakdown.read(_opened(run))
+    phases = breakdown.read_phases(_opened(run))
     for workload, variant in phases.measured:
         for of in breakdown.WHOLES:
             try:
@@ -273,7 +273,7 @@ def read_phases(run: RunFolder) -> list[object]:
 
 def read_phase_facts(run: RunFolder) -> list[object]:
     """What the phase pass says of them, on the page."""
-    phases = breakdown.read(_opened(run))
+    phases = breakdown.read_phases(_opened(run))
     for problem in phases.problems:
         warnings.warn(problem, stacklevel=2)
     return [phases.facts]

@@ -11,8 +11,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from llama_workbench.dashboard.figures.colours import LIGHT, Palette
-from llama_workbench.dashboard.figures.sizes import picture
+from llama_workbench.dashboard.export.svg import LIGHT, Palette, sizes_svg
 
 from ...report.text import (
     CALM,
@@ -49,7 +48,7 @@ def svg(folder: RunFolder) -> str:
 def drawn(table: SizeTable, colours: Palette = LIGHT) -> str:
     """The picture."""
     marks = [(f"{after} overtakes {before}", at.low, at.high) for before, after, at in table.crossings]
-    return picture(table.curves(), marks, colours)
+    return sizes_svg(table.curves(), marks, colours)
 
 
 def report(table: SizeTable) -> Group:

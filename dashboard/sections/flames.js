@@ -1,4 +1,4 @@
-// Flamegraphs on canvases, next to each other, with one search. picture.py says what `data` holds.
+// Flamegraphs on canvases, next to each other, with one search. flames.py says what `data` holds.
 //
 // Names come from files that anybody may have written: they reach the page as canvas text and textContent alone.
 
@@ -43,7 +43,7 @@ function percent(share) {
   return `${Number((100 * share).toPrecision(3))} %`;
 }
 
-// A column of numbers, which picture.py packs as float32 in base64.
+// A column of numbers, which flames.py packs as float32 in base64.
 function unpacked(text) {
   return new Float32Array(Uint8Array.from(atob(text), (letter) => letter.charCodeAt(0)).buffer);
 }

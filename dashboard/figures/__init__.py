@@ -1,1 +1,0 @@
-"""Data → plotly figures: pure functions, so that a test can look at every trace and label."""

@@ -1,1 +1,0 @@
-"""Flame graphs: sampled profiles as trees, pictures, their difference, and the canvas that draws them."""
