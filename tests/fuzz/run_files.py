@@ -265,7 +265,7 @@ def read_phases(run: RunFolder) -> list[object]:
     for workload, variant in phases.measured:
         for of in breakdown.WHOLES:
             try:
-                told.append(breakdown.breakdown(phases, workload, variant, of, 0.01))
+                told.append(breakdown.shares_of(phases, workload, variant, of, 0.01))
             except ValueError as error:
                 told.append(str(error))
     return told
