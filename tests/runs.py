@@ -370,7 +370,7 @@ def measurement_of(plan: Plan, folder: Path, **given: Any) -> Measurement:
         "added": plan.added, "functions": plan.functions.sources, "calls": plan.calls(), "device": plan.device,
         "folders": {}, "parameters": {}, "cache": folder, "logs": folder, "seed": 0, "progress": Quiet(),
     }  # fmt: skip
-    return Measurement.of(plan.experiments, Setting(**common | given))
+    return Measurement(plan.experiments, Setting(**common | given))
 
 
 class Quiet:

@@ -369,7 +369,7 @@ def test_functions_are_counted_in_a_process_of_their_own_as_often_as_they_are_sh
     context = a_context(tmp_path)
     given = context.measurement.setting
     setting = replace(given, folders={}, functions=plan.functions.sources, calls=plan.calls())
-    measurement = Measurement.of(plan.experiments, setting)
+    measurement = Measurement(plan.experiments, setting)
     context = replace(context, measurement=measurement)
     measurement.participants.books[0].call_ns |= {"sorts": 20_000.0, "sorts_twice": 40_000.0}
     run_instructions(context, everything(context))

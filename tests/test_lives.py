@@ -281,7 +281,7 @@ class LivesOfGroups:
 
     @staticmethod
     def book(name: str) -> SimpleNamespace:
-        return SimpleNamespace(experiment=SimpleNamespace(workload=SimpleNamespace(name=name)))
+        return SimpleNamespace(name=name)
 
     def next_life(self, group: Any) -> SimpleNamespace:
         self.number += 1
@@ -306,7 +306,7 @@ class LivesOfGroups:
 def asked_in_lives(processes: LivesOfGroups, lives: int) -> tuple[dict[str, Asked], list[float]]:
     measurement = SimpleNamespace(processes=processes, setting=SimpleNamespace(seed=3))
     told: list[tuple[dict[str, Asked], float]] = []
-    wanted = {book.experiment.workload.name: ["a", "b"] for group in processes.groups for book in group.books}
+    wanted = {book.name: ["a", "b"] for group in processes.groups for book in group.books}
     ask_in_lives(cast(Any, measurement), wanted, "phases", lives, lambda asked: {}, lambda *now: told.append(now))
     return told[-1][0], [done for _, done in told]
 

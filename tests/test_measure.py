@@ -325,32 +325,6 @@ def test_gates_of_two_checkpoints_run_beside_each_other_where_there_are_cores(tm
     assert order.index(component) == len(order) - order.count(component)
 
 
-@pytest.mark.parametrize("last", ["team006_after", "kills"])
-def test_the_last_compiled_variant_is_gated_ahead_beside_the_others_and_counts_only_here(tmp_path, monkeypatch, last):
-    """Two ordinary variants pass for compiled ones, which would take minutes; one kills the process it is gated in."""
-    monkeypatch.setattr(gating, "granted_cores", lambda: 2)
-    added = (f"{OUTSIDE}:kills",) if last == "kills" else ()
-    variants = ("team006_before", last, "yardstick")
-    request = Request(variants=variants, added=added, workloads=("prefill-tiny-t16",))
-    measurement = planned(tmp_path, request, real=False)
-    monkeypatch.setattr(measurement.participants, "is_compiled", lambda name: name in ("team006_before", last))
-    processes, begun = pretending(measurement, monkeypatch), spied(measurement, monkeypatch)
-    with measurement.processes.running():
-        measurement.gates.pass_gates()
-        (book,), (group,) = measurement.participants.books, measurement.processes.groups
-        assert group.process is not None and group.process.alive()
-        [ahead] = [process for process in processes if process.log == "compiling-ahead.log"]
-        assert begun[0][0] is ahead and not ahead.alive()
-    assert begun[0][2] == last  # before all others, in a process of its own
-    assert last in [name for _, _, name, _ in begun[1:]]  # and then as all others
-    assert all(process is not ahead for process, *_ in begun[1:])
-    assert book.gates["team006_before"].passed
-    if added:
-        assert "kills its process" in measurement.participants.excluded[last]
-    else:
-        assert book.gates[last].passed and not book.excluded
-
-
 def test_what_falls_out_of_one_gate_is_not_gated_beside_it(tmp_path, monkeypatch):
     """Real processes: of two checkpoints side by side, one variant kills those it is gated in, one hangs in them."""
     monkeypatch.setattr(gating, "granted_cores", lambda: 2)

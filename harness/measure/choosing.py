@@ -19,7 +19,7 @@ from ..stats.confidence import EARLY, FIRST_LOOK
 from .groups import Group
 from .participants import Begin, ExperimentState
 
-# What still needs rounds, as the stopping rule says it.
+# -- what still needs rounds, as the stopping rule says it -------------------------------------------------------------
 
 
 class Wait(NamedTuple):
@@ -117,7 +117,7 @@ BLOCK_SHARE = 3.0
 def can_be_apart(book: ExperimentState, pair: Comparison) -> bool:
     """Whether a pair of models can be measured alone. Functions already are: their workloads mostly have two. Engines
     and compiled code are loaded anew for every round, which is too dear for one pair."""
-    workload = book.experiment.workload
+    workload = book.workload
     return (
         workload.kind in ("prefill", "decode")
         and pair.metric == "time"
@@ -144,7 +144,7 @@ def _can_be_sliced(book: ExperimentState, pair: Comparison, call_ns: Mapping[str
     calls_ns = [call_ns.get(name, 0.0) for name in pair.sides]
     return (
         CAN_SLICE
-        and (book.device, book.experiment.workload.threads, book.own_processes) == ("cpu", 1, False)
+        and (book.device, book.workload.threads, book.own_processes) == ("cpu", 1, False)
         and all(LEAST_CALL_NS <= each <= MOST_CALL_NS for each in calls_ns)
         and max(calls_ns) < MOST_UNLIKE * min(calls_ns)
     )
@@ -192,21 +192,16 @@ def round_seconds(book: ExperimentState, pair: Comparison | None = None) -> floa
     each, or the shortest block, with what a process takes once."""
     once = once_seconds(book, pair)
     if pair is None:
-        calls = 2 * least_calls(book.experiment.workload.statistic) or 3
+        calls = 2 * least_calls(book.workload.statistic) or 3
         sampled = max(
             calls * sum(book.call_ns.values()) / 1e9,
-            BESIDE_SIDES * len(book.remaining().variants) * book.usual_side_seconds,
+            BESIDE_SIDES * len(book.remaining().variants) * (book.pace.usual_seconds if book.pace else 0.0),
         )
         return book.together.each(sampled + 2 * book.start_seconds + once)
     if is_sliced(book, pair):
         return book.apart.each(1.8 * block_seconds(book, pair.sides) + once)
     calls_seconds = 6 * sum(book.call_ns.get(name, 0.0) for name in pair.sides) / 1e9
     return book.apart.each(calls_seconds + 2 * book.start_seconds + once)
-
-
-def seconds_of_rounds(book: ExperimentState, pair: Comparison | None, rounds: float) -> float:
-    """About how long the next so many of them take: the first ones of functions are shorter."""
-    return max(rounds * round_seconds(book, pair) - saved_seconds(book, rounds), 0.0)
 
 
 def saved_seconds(book: ExperimentState, rounds: float = 1.0) -> float:
@@ -261,7 +256,7 @@ def next_to_measure(open_: Sequence[Open], seconds_left: float) -> Open:
     and those of settled effects that are still wide. What the time that is left will not settle comes after that, and
     last what can no longer get its first interval: its rounds would say nothing.
     """
-    book_of = {book.experiment.workload.name: book for book, _ in open_}
+    book_of = {book.name: book for book, _ in open_}
 
     def seconds_for(waits_for: WaitsFor, rounds_of: Callable[[Wait], float]) -> float:
         apart, together = 0.0, dict[str, float]()  # by workload: a round of many serves all pairs of its workload
@@ -282,7 +277,7 @@ def next_to_measure(open_: Sequence[Open], seconds_left: float) -> Open:
         weight = HEADLINE_FACTOR if any(wait.headline for wait in waits_for) else 1.0
         return left > seconds_left, (left + had) / weight
 
-    begun = _first_intervals(open_, seconds_left)
+    begun = _in_time(open_, seconds_left)
 
     def order(entry: Open) -> tuple[int, bool, float, float]:
         book, remaining = entry
@@ -335,7 +330,7 @@ class FirstIntervals:
         """The same with one more."""
         (book, remaining), group = what, id(what[0].begin)
         rounds, (_, before) = remaining.rounds_next, self.processes.get(group, (book.begin, 0.0))
-        more = seconds_of_rounds(book, remaining.pair, rounds)
+        more = max(rounds * round_seconds(book, remaining.pair) - saved_seconds(book, rounds), 0.0)
         return FirstIntervals(
             self.processes | {group: (book.begin, max(rounds, before))},
             self.rounds | {group: self.rounds.get(group, 0.0) + more},
@@ -363,12 +358,12 @@ def in_time(open_: Sequence[Open], seconds_left: float) -> list[Open]:
     """What is measured now: without what can get no first interval in the time that is left beside those before it. Its
     rounds would say nothing, and its part of each process would keep the others waiting. Where nothing else is open:
     the first of these alone."""
-    chosen = _first_intervals(open_, seconds_left)
+    chosen = _in_time(open_, seconds_left)
     kept = [each for each in open_ if not (each[1].early and each[1].effects) or id(each[1]) in chosen]
     return kept or [first_intervals(open_)[0][0]]
 
 
-def _first_intervals(open_: Sequence[Open], seconds_left: float) -> set[int]:
+def _in_time(open_: Sequence[Open], seconds_left: float) -> set[int]:
     """Which of the first intervals (`id` of each) fit into the time together."""
     chosen, together = set[int](), FirstIntervals()
     for entry, _ in first_intervals(open_):
@@ -423,26 +418,21 @@ FIRST_LIVES, SETTLED_SHARE = 12, 0.5
 
 
 def set_horizons(groups: Sequence[Group], seconds: float) -> None:
-    """Give every experiment that has none yet the number of lives that its pairs should have after so many seconds."""
-    one_each = sum(_seconds_for_one(group) for group in groups)
+    """Give every experiment that has none yet the number of lives that its pairs should have after so many seconds: of
+    lives in which everything of the group has a round, and of which the next one is begun meanwhile where that can
+    be."""
+    books = [book for group in groups for book in group.books]
+    pairs = {id(book): {target.comparison for target in book.remaining().targets} for book in books}
+    one_each = 0.0
+    for group in groups:
+        rounds = 0.0
+        for book in group.books:
+            apart = [pair for pair in pairs[id(book)] if can_be_apart(book, pair)]
+            rounds += sum(round_seconds(book, pair) for pair in apart)
+            rounds += round_seconds(book) if len(apart) < len(pairs[id(book)]) else 0.0
+        one_each += max(rounds, TORCH_START_SECONDS if group.torch else START_SECONDS)
     lives = seconds / one_each if one_each else math.inf
-    if sum(len(_pairs(book)) for group in groups for book in group.books) > 1 and lives > FIRST_LIVES:
+    if sum(map(len, pairs.values())) > 1 and lives > FIRST_LIVES:
         lives = FIRST_LIVES + (lives - FIRST_LIVES) / (1 - SETTLED_SHARE)
-    for book in (book for group in groups for book in group.books):
+    for book in books:
         book.horizon = book.horizon or int(min(max(lives, LEAST_LIVES), MOST_LIVES))
-
-
-def _seconds_for_one(group: Group) -> float:
-    """For a life in which everything of the group has a round. The next one is begun meanwhile, where that can be."""
-    rounds = sum(_round_seconds(book) for book in group.books)
-    return max(rounds, TORCH_START_SECONDS if group.torch else START_SECONDS)
-
-
-def _round_seconds(book: ExperimentState) -> float:
-    apart = [pair for pair in _pairs(book) if can_be_apart(book, pair)]
-    together = len(apart) < len(_pairs(book))
-    return sum(round_seconds(book, pair) for pair in apart) + together * round_seconds(book)
-
-
-def _pairs(book: ExperimentState) -> set[Comparison]:
-    return {target.comparison for target in book.remaining().targets}

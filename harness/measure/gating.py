@@ -5,8 +5,6 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Generator
-from contextlib import closing, suppress
-from dataclasses import dataclass
 
 from llama_workbench.datasets.lengths import least_calls
 from llama_workbench.variants import FUNCTION_YARDSTICK
@@ -18,8 +16,8 @@ from ..spec.words import Cause
 from ..stats.confidence import EARLY
 from ..store.schema import Gate, Trace, TraceDifference
 from ..worker.channel import INTRUDES
-from .groups import Group, Processes, fresh_crew, note_remembering
-from .participants import ExperimentState, MeasureError, Participants, Setting
+from .groups import Group, Processes, note_remembering
+from .participants import ExperimentState, MeasureError, Participants
 from .processes import AS_AT_FIRST, Job, PendingAnswer, WorkerFailed, WorkerProcess, side_by_side
 
 GATE_SECONDS = 60.0
@@ -51,7 +49,7 @@ def seconds_of_calls(book: ExperimentState, *, guessed: bool = False) -> float:
     """What the calls of one life take at least, of the sides that passed their gates; guessed: or of all, as if the
     others took what the baseline does. Each side is warmed up (a command is not) and timed, and where no timed call of
     the baseline had the same input, the baseline is called for a check."""
-    statistic, seconds = book.experiment.workload.statistic, 0.0
+    statistic, seconds = book.workload.statistic, 0.0
     base = book.learnt.get(book.experiment.baseline, {})
     for name in book.remaining().entered():
         learnt = book.learnt.get(name) or book.learnt.get(EnteredName(name).original) or (base if guessed else {})
@@ -66,15 +64,14 @@ def seconds_of_calls(book: ExperimentState, *, guessed: bool = False) -> float:
     return seconds
 
 
-@dataclass(eq=False)
 class Gates:
     """The gates that participants pass, and their processes, in which they did."""
 
-    setting: Setting
-    participants: Participants
-    processes: Processes
-    _ahead: tuple[str, PendingAnswer] | None = None  # the variant that is gated beside the others, and its answer
-    _to_pass: int = 0  # how many gates, for the progress bar; 0 outside of `pass_gates`
+    def __init__(self, participants: Participants, processes: Processes) -> None:
+        self.setting = participants.setting
+        self.participants = participants
+        self.processes = processes
+        self._to_pass = 0  # how many gates, for the progress bar; 0 outside of `pass_gates`
 
     def pass_gates(self) -> None:
         """Start the processes and gate every variant; an engine that cannot be used here is excluded before."""
@@ -82,44 +79,16 @@ class Gates:
         self.processes.begin_examination()
         self._to_pass = sum(len(book.experiment.entered()) for book in self.participants.books)
         groups = self.processes.groups
-        models = [self._starting(group) for group in groups if group.folder is not None]
-        components = [self._starting(group) for group in groups if group.folder is None]
         cores = granted_cores() if self.setting.device == "cpu" else 1
-        ahead = self._compiling_ahead() if cores > 1 else []
-        lanes = max(cores // max((group.threads for group in groups), default=1), 1 + len(ahead))
-        side_by_side([*ahead, *models], min(lanes, MOST_LANES))
+        lanes = max(cores // max((group.threads for group in groups), default=1), 1)
+        side_by_side([self._starting(group) for group in groups if group.folder is not None], min(lanes, MOST_LANES))
         # A component takes microseconds, and how many calls make a sample depends on how long its gate's calls took.
-        side_by_side(components, 1)
+        side_by_side([self._starting(group) for group in groups if group.folder is None], 1)
         self._to_pass = 0
-
-    def _compiling_ahead(self) -> list[Job]:
-        """Of several compiled variants the last is gated beside the others, in a process of its own.
-
-        Only for what that leaves on disk: a machine that has not seen a variant compiles it for minutes, and gates
-        would wait for one after the other. The variant is gated like all others afterwards, whatever came of this.
-        """
-        first: dict[str, tuple[Group, ExperimentState]] = {}  # where each is gated first
-        for group in self.processes.groups:
-            for book in group.books:
-                for name in book.remaining().entered():
-                    if not EnteredName(name).is_control and self.participants.is_compiled(name):
-                        first.setdefault(name, (group, book))
-        if len(first) < 2:
-            return []
-        name, (group, book) = list(first.items())[-1]
-
-        def job() -> Job:
-            with suppress(WorkerFailed), closing(self.processes.another(group, book, "compiling-ahead.log")) as process:
-                answer = self.begin(process, group, book, name)
-                self._ahead = name, answer
-                yield answer
-                answer.result()
-
-        return [job()]
 
     def begin(self, process: WorkerProcess, group: Group, book: ExperimentState, name: str) -> PendingAnswer:
         """Let a process gate a variant."""
-        workload = book.experiment.workload
+        workload = book.workload
         tokens = workload.batch * (workload.context + workload.tokens + (workload.new_tokens or 0))
         limit = GATE_SECONDS + GATE_SECONDS_PER_PARAMETER * group.parameters + GATE_SECONDS_PER_TOKEN * tokens
         extra = COMPILE_SECONDS if self.participants.is_compiled(name) else 0.0
@@ -127,27 +96,16 @@ class Gates:
             limit = min(limit, max(self.setting.budget_seconds, LEAST_GATE_SECONDS))
         return process.begin("gate", limit + extra, workload=workload.name, variant=name)
 
-    def gate_alone(self, process: WorkerProcess, group: Group, book: ExperimentState, name: str) -> None:
-        """Let a process of its own gate a variant that passed before, so that it can be called there.
-
-        Raises WorkerFailed where it does not pass.
-        """
-        gate = self.begin(process, group, book, name).result()["gate"]
-        if not gate["passed"]:
-            raise WorkerFailed(f"does not pass its gates: {gate['detail']}")
-
     def _starting(self, group: Group) -> Job:
         """Start a group's process and gate its variants; start again without each variant that brings it down."""
-        for _ in range(2 + sum(len(book.experiment.entered()) for book in group.books)):
+        for _ in range(_tries(group)):
             try:
                 if (yield from self._starting_once(group)):
                     return
             except WorkerFailed as failure:
                 self.processes.end(group)
-                raise MeasureError(
-                    f"the measuring process {failure.reason} (its output lies in the run's log/)"
-                ) from failure
-        raise MeasureError("the measuring process keeps failing; its output lies in the run's log/")
+                raise _failed(failure.reason) from failure
+        raise _failed("keeps failing")
 
     def _starting_once(self, group: Group) -> Generator[PendingAnswer, None, bool]:
         """The same once; whether all of them passed or failed their gates without bringing the process down."""
@@ -163,7 +121,7 @@ class Gates:
         for book in group.books:
             pairs = dict.fromkeys((t.comparison.baseline, t.comparison.variant) for t in book.remaining().targets)
             if book.traces:
-                what = {"workload": book.experiment.workload.name, "pairs": [list(pair) for pair in pairs]}
+                what = {"workload": book.name, "pairs": [list(pair) for pair in pairs]}
                 answers = process.ask("differences", GATE_SECONDS, **what)
                 book.trace_differences = [TraceDifference.model_validate(answer) for answer in answers]
         process.ask("freeze", GATE_SECONDS)
@@ -184,7 +142,7 @@ class Gates:
             names = book.remaining().entered()
             begun = time.monotonic()
             try:
-                with fresh_crew(self.processes, group, book, names) as crew:
+                with self.processes.fresh_crew(group, book, names) as crew:
                     for name in names:
                         if not (yield from self._gating(crew.members[name], group, book, name)):
                             return False
@@ -208,8 +166,6 @@ class Gates:
         self, process: WorkerProcess, group: Group, book: ExperimentState, name: str
     ) -> Generator[PendingAnswer, None, bool]:
         """Gate a variant in a process, and exclude it where it fails; whether the process can be kept."""
-        if self._ahead is not None and self._ahead[0] == name:
-            yield self._ahead[1]  # what is compiled there is then found on disk
         if name not in book.remaining().entered():  # by a gate beside this one, on another workload, or of its baseline
             return True
         try:
@@ -218,7 +174,7 @@ class Gates:
             result = answer.result()
         except WorkerFailed as failure:
             budget = self.setting.budget_seconds
-            by_budget = failure.hangs and book.experiment.workload.kind == "call" and budget < GATE_SECONDS
+            by_budget = failure.hangs and book.workload.kind == "call" and budget < GATE_SECONDS
             way = f" (no longer, because of --budget {budget:g}: give more if its calls take so long)" * by_budget
             self.participants.exclude(name, f"{failure.reason}{way}", book)
             return False
@@ -244,7 +200,7 @@ class Gates:
         if dear := self._too_dear(book):
             for side, reason in dear.items():
                 book.exclude(side, reason, Cause.TOO_LITTLE_TIME)
-                self.setting.progress.note(f"{side} is left out of {book.experiment.workload.name}")
+                self.setting.progress.note(f"{side} is left out of {book.name}")
             self.participants.changed()
             return True
         if learnt["own_threads"]:
@@ -253,13 +209,13 @@ class Gates:
             book.kept_together.append(name)
         if self._to_pass:
             done = sum(len(each.gates) for each in self.participants.books) / self._to_pass
-            self.setting.progress.step(f"gate {book.experiment.workload.name}: {name}", done, math.nan)
+            self.setting.progress.step(f"gate {book.name}: {name}", done, math.nan)
         return True
 
     def _too_dear(self, book: ExperimentState) -> dict[str, str]:
         """The functions whose calls take so long that there is no time for a first interval, as far as gates say, and
         what to do; none where there may be one."""
-        if book.experiment.workload.kind != "call":
+        if book.workload.kind != "call":
             return {}
         budget = self.setting.budget_seconds
         (first_look, _), *_ = EARLY
@@ -285,27 +241,34 @@ class Gates:
 
     def standing(self, group: Group) -> WorkerProcess:
         """A process of the group that has all of its workloads and variants, with the verbs of all passes. Whom it
-        could not take in has a reason in `lost_in_passes` of its experiment."""
-        for _ in range(2 + sum(len(book.experiment.entered()) for book in group.books)):
+        could not take in has a reason in `lost_in_passes` of its experiment, and the next one does without it."""
+        for _ in range(_tries(group)):
             if group.life is not None and group.life.whole and group.life.process.alive():
                 return group.life.process
-            self._stand(group)
-        raise MeasureError("the measuring process keeps failing; its output lies in the run's log/")
+            try:
+                life = self.processes.start(group)
+                life.whole = all(self._is_taken_in(group, book) for book in group.books)
+            except WorkerFailed as failure:
+                raise _failed(failure.reason) from failure
+        raise _failed("keeps failing")
 
-    def _stand(self, group: Group) -> None:
-        """Begin such a process; the next one does without a variant that this one cannot take in."""
+    def _is_taken_in(self, group: Group, book: ExperimentState) -> bool:
+        """Let the group's life take in all that is left of an experiment; whether none brought it down."""
+        names = [name for name in book.remaining().entered() if name not in book.lost_in_passes]
         try:
-            life = self.processes.start(group)
-            for book in group.books:
-                names = [name for name in book.remaining().entered() if name not in book.lost_in_passes]
-                try:
-                    self.processes.take_in(group, book, names)
-                except WorkerFailed as failure:
-                    if failure.variant_index is None:
-                        raise
-                    book.lost_in_passes[names[failure.variant_index]] = failure.reason
-                    return
-            life.whole = True
+            self.processes.take_in(group, book, names)
         except WorkerFailed as failure:
-            problem = f"the measuring process {failure.reason} (its output lies in the run's log/)"
-            raise MeasureError(problem) from failure
+            if failure.variant_index is None:
+                raise
+            book.lost_in_passes[names[failure.variant_index]] = failure.reason
+            return False
+        return True
+
+
+def _tries(group: Group) -> int:
+    """Any of its variants may bring its process down, each once."""
+    return 2 + sum(len(book.experiment.entered()) for book in group.books)
+
+
+def _failed(what: str) -> MeasureError:
+    return MeasureError(f"the measuring process {what} (its output lies in the run's log/)")

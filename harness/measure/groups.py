@@ -26,7 +26,7 @@ from ..spec.comparison import Comparison, EnteredName
 from ..spec.sample import RoundAnswer, Sample
 from ..stats.means import student_quantile
 from ..worker.channel import INTRUDES
-from .participants import Begin, ExperimentState, Setting
+from .participants import Begin, ExperimentState, MeasureError, Setting
 from .processes import ALLOCATOR, ASKING_SECONDS, START_SECONDS, Examination, WorkerFailed, WorkerProcess
 
 # Rounds in which each side computes in a process of its own, which is begun anew for every round.
@@ -71,7 +71,7 @@ class Crew:
 
     def take_turns(self, seconds: float) -> RoundAnswer:
         """Samples of all sides, one after the other, for so many seconds."""
-        workload, call_ns = self.book.experiment.workload, {name: self.book.call_ns[name] for name in self.names}
+        workload, call_ns = self.book.workload, {name: self.book.call_ns[name] for name in self.names}
         single_calls = least_calls(workload.statistic)
         least = single_calls or max(min(LEAST_TURNS, int(LONG_SECONDS * 1e9 / sum(call_ns.values()))), 1)
         limit = TURN_SECONDS + 20 * 60 * sum(call_ns.values()) / 1e9
@@ -116,14 +116,14 @@ class Crew:
 
     def _core(self) -> int | None:
         """The core on which the sides of a round compute, another one for each; None where they may need several."""
-        if not hasattr(os, "sched_getaffinity") or self.book.experiment.workload.threads > 1 or self.book.wall_variants:
+        if not hasattr(os, "sched_getaffinity") or self.book.workload.threads > 1 or self.book.wall_variants:
             return None
         return random.Random(f"core {self.setting.seed} {self.index}").choice(sorted(os.sched_getaffinity(0)))
 
     def compared(self, count: int) -> dict[str, str]:
         """Let all sides answer so many inputs, and compare inputs and answers with the baseline's: side → why it is
         excluded."""
-        what = {"workload": self.book.experiment.workload.name}
+        what = {"workload": self.book.name}
         seeds = [secrets.randbelow(SEEDS) for _ in range(count)]
         files = {name: str(self.folder / f"{place}.zip") for place, name in enumerate(self.names)}
         limit = ASKING_SECONDS + 20 * count * sum(self.book.call_ns.get(name, 0.0) for name in self.names) / 1e9
@@ -133,7 +133,13 @@ class Crew:
                 said[name] = self.members[name].ask(
                     "answers", limit, variant=name, seeds=seeds, file=files[name], **what
                 )
-        wrong = {name: self._refused(each["refused"]) for name, each in said.items() if each["refused"]}
+        payload = self.setting.calls[self.book.name].payload.shown
+        refused = {name: each["refused"] for name, each in said.items() if each["refused"]}
+        wrong = {
+            name: f"its answer cannot go from one process to another ({why}): give --check FILE:FUNCTION with a "
+            "function of one answer, which returns what counts of it as plain data, arrays or tensors"
+            for name, why in refused.items()
+        }
         baseline = self.book.experiment.baseline
         if baseline in wrong or baseline not in self.names:
             return wrong
@@ -141,31 +147,18 @@ class Crew:
             if name == baseline or name in wrong:
                 continue
             if said[name]["inputs"] != said[baseline]["inputs"]:
-                wrong[name] = self._other_inputs()
+                wrong[name] = (
+                    f"{payload} makes other inputs there than in the environment of {baseline}, for the same seed: "
+                    "another version of what draws them? Make them with Python's random, or read them from a file"
+                )
                 continue
             with blamed(self.names, baseline):
                 sides = {"file": files[name], "expected": files[baseline], "variant": baseline}
                 texts = self.members[baseline].ask("differences_of_answers", limit, **what, **sides)
             if differing := [(text, seed) for text, seed in zip(texts, seeds, strict=False) if text]:
                 text, seed = differing[0]
-                wrong[name] = f"{text} (input {self._payload()}, seed {seed})"
+                wrong[name] = f"{text} (input {payload}, seed {seed})"
         return wrong
-
-    def _payload(self) -> str:
-        return self.setting.calls[self.book.experiment.workload.name].payload.shown
-
-    def _refused(self, what: str) -> str:
-        return (
-            f"its answer cannot go from one process to another ({what}): give --check FILE:FUNCTION with a function of "
-            "one answer, which returns what counts of it as plain data, arrays or tensors"
-        )
-
-    def _other_inputs(self) -> str:
-        baseline = self.book.experiment.baseline
-        return (
-            f"{self._payload()} makes other inputs there than in the environment of {baseline}, for the same seed: "
-            "another version of what draws them? Make them with Python's random, or read them from a file"
-        )
 
 
 def joined(samples: Sequence[Sample], position: int) -> Sample:
@@ -256,7 +249,7 @@ def _way(book: ExperimentState) -> str:
 
 def _costs(book: ExperimentState) -> dict[str, InputCosts]:
     """By function; none where models are measured."""
-    names = book.remaining().variants if book.experiment.workload.kind == "call" else ()
+    names = book.remaining().variants if book.workload.kind == "call" else ()
     return {name: InputCosts.of(book.learnt[name]) for name in names if name in book.learnt}
 
 
@@ -324,11 +317,6 @@ class Group:
     torch: bool = True
     begin: Begin = field(default_factory=Begin)
 
-    @property
-    def process(self) -> WorkerProcess | None:
-        """The process that measures now."""
-        return self.life.process if self.life is not None else None
-
 
 class Processes:
     """The processes of a run's groups, and the one that judges outputs. None lives longer than `running`.
@@ -360,6 +348,14 @@ class Processes:
         if self.examination is None and any(group.folder for group in self.groups):
             self.examination = Examination(cache=self.setting.cache, log=self.setting.logs / "examiner.log")
 
+    def judge(self, book: ExperimentState, draw: str, drawn: Sequence[Mapping[str, Any]]) -> dict[str, str]:
+        """What is wrong with outputs that processes left (see `Examination.judge`). Raises MeasureError."""
+        assert self.examination is not None and book.folder is not None
+        try:
+            return self.examination.judge(book.folder, book.workload, draw, drawn)
+        except WorkerFailed as failure:
+            raise MeasureError(f"the process that judges outputs {failure.reason} (see log/examiner.log)") from failure
+
     def start(self, group: Group, variables: Mapping[str, str] | None = None) -> Life:
         """Begin the group's process anew, with all its workloads open. variables: of its environment, in place of those
         that its processes have. Raises WorkerFailed."""
@@ -369,10 +365,10 @@ class Processes:
         if self.setting.device != "cpu":
             self.device_facts = life.process.ask("device", ASKING_SECONDS)
         for book in group.books:
-            facts = self._open(life.process, book)
-            life.opened.append(book.experiment.workload.name)
+            facts = life.process.ask("open", OPEN_SECONDS, **self.what(book))
+            life.opened.append(book.name)
             if book.folder:
-                geometry = book.experiment.workload.geometry
+                geometry = book.workload.geometry
                 self.checkpoints[geometry] = {"name": geometry, **facts}
         group.begin.note(time.monotonic() - life.begun)
         return life
@@ -390,7 +386,7 @@ class Processes:
     def expect(self, group: Group, book: ExperimentState, names: Sequence[str]) -> None:
         """These will be measured first: two lives begin at once. After one that was lost, each begins alone."""
         if group.life is None and not group.used and not book.lost_lives:
-            group.used = {(book.experiment.workload.name, name): None for name in names}
+            group.used = {(book.name, name): None for name in names}
 
     def is_beside(self, group: Group) -> bool:
         """Whether a life begins while the one before measures: where there is a core for each."""
@@ -407,10 +403,10 @@ class Processes:
 
         They passed their gates before. Raises WorkerFailed with the place of the variant in `names`.
         """
-        life, workload, asked = group.life, book.experiment.workload.name, time.monotonic()
+        life, workload, asked = group.life, book.name, time.monotonic()
         assert life is not None
         if workload not in life.opened:
-            self._open(life.process, book)
+            life.process.ask("open", OPEN_SECONDS, **self.what(book))
             life.opened.append(workload)
         new = [name for name in names if (workload, name) not in life.admitted]
         for name in shuffled(self.setting.seed, new, life.number):
@@ -466,15 +462,14 @@ class Processes:
         """A process that begins now, and opens and admits what is `used`, in an order of its own. usual_seconds: what
         the life before it took for that."""
         number = group.processes = self.next_number()
-        books = {book.experiment.workload.name: book for book in group.books}
+        books = {book.name: book for book in group.books}
         wanted = [(workload, name) for workload, name in used or () if name not in books[workload].excluded]
         opened = list(dict.fromkeys(workload for workload, _ in wanted))
         prepare: list[dict[str, Any]] = [{"do": "open", **self.what(books[workload])} for workload in opened]
         order = shuffled(self.setting.seed, wanted, number)
         for workload, name in order:
-            prepare.append(
-                {"do": "admit", "workload": workload, "variant": name, "learnt": books[workload].learnt[name]}
-            )
+            learnt = books[workload].learnt[name]
+            prepare.append({"do": "admit", "workload": workload, "variant": name, "learnt": learnt})
         begun = time.monotonic()
         prepare += [{"do": "freeze"}] if wanted else []
         log, limit = f"worker-{1 + self.groups.index(group)}.log", max(START_SECONDS, MOST_TIMES_USUAL * usual_seconds)
@@ -488,7 +483,7 @@ class Processes:
         """
         process = self.new(group, 0, log)
         try:
-            self._open(process, book)
+            process.ask("open", OPEN_SECONDS, **self.what(book))
         except BaseException:
             process.close()
             raise
@@ -512,7 +507,7 @@ class Processes:
             for sources in (self.setting.added, self.setting.functions)
         )
         python, own = (side.environment, side.variables) if side and side.is_alone else ("", {})
-        draw, rng = self.setting.draw_of(index), random.Random(f"life {self.setting.seed} {index}")
+        rng = random.Random(f"life {self.setting.seed} {index}")
         ballast = rng.randrange(MOST_BALLAST)
         drawn = {"PYTHONHASHSEED": str(rng.randrange(1 << 32)), "WORKBENCH_LIFE": "x" * rng.randrange(MOST_FILLING)}
         return WorkerProcess(
@@ -528,7 +523,7 @@ class Processes:
                 "process": index,
                 "added": added,
                 "functions": functions,
-                "draw": draw,
+                "draw": self.setting.draw_of(index),
                 "strict": self.setting.strict,
                 "torch": group.torch,
                 "calm": group.calm,
@@ -545,19 +540,55 @@ class Processes:
         crews = [group.crew_ahead.index for group in self.groups if group.crew_ahead is not None]
         return 1 + max([*crews, *(group.processes for group in self.groups)])
 
-    def _open(self, process: WorkerProcess, book: ExperimentState) -> dict[str, Any]:
-        """Let a process open a workload; what it says of the checkpoint."""
-        return process.ask("open", OPEN_SECONDS, **self.what(book))
-
     def what(self, book: ExperimentState, side: str = "") -> dict[str, Any]:
         """What a process is told of a workload that it opens. side: the one function that it can run: this is then its
         own baseline."""
         folder = str(book.folder) if book.folder else None
-        workload = book.experiment.workload.model_dump()
-        call = self.setting.calls.get(book.experiment.workload.name)
+        workload = book.workload.model_dump()
+        call = self.setting.calls.get(book.name)
         if call and side:
             call = replace(call, baseline=self.setting.functions[EnteredName(side).original])
         return {"workload": workload, "folder": folder, "seed": self.setting.seed, "call": call and asdict(call)}
+
+    # -- of a round in which each side has a process, and of the next one beside it ------------------------------------
+
+    @contextmanager
+    def fresh_crew(self, group: Group, book: ExperimentState, names: Sequence[str]) -> Iterator[Crew]:
+        """Fresh processes for these sides, which end with the block: those that were begun ahead, or new ones."""
+        ahead, group.crew_ahead = group.crew_ahead, None
+        if ahead is not None and (ahead.book is not book or [*ahead.names] != [*names]):
+            ahead.opened.close()
+            ahead = None
+        crew = ahead or self._begun_crew(group, book, names)
+        group.processes = crew.index
+        with crew.opened:
+            for name, process in crew.members.items():
+                with blamed(names, name):
+                    process.ready_at()
+            yield crew
+
+    def begin_crew_ahead(self, group: Group, book: ExperimentState, names: Sequence[str]) -> None:
+        """Begin the processes of the next round beside this one, where there is a core for them; nobody waits."""
+        if self.is_beside(group) and not book.wall_variants and group.crew_ahead is None:
+            group.crew_ahead = self._begun_crew(group, book, names)
+
+    def _begun_crew(self, group: Group, book: ExperimentState, names: Sequence[str]) -> Crew:
+        """Processes that begin now, at the same time, in random order. Those of a divided group know their side alone,
+        which must still pass its gate; others have taken in what its gate found."""
+        index, setting = self.next_number(), self.setting
+        with ExitStack() as stack:
+            folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="workbench-answers-")))
+            members: dict[str, WorkerProcess] = {}
+            for name in shuffled(setting.seed, names, index):
+                prepare: list[dict[str, Any]] = [{"do": "open", **self.what(book, name if group.divided else "")}]
+                if not group.divided:
+                    admitted = {"workload": book.name, "variant": name, "learnt": book.learnt[name]}
+                    prepare.append({"do": "admit", **admitted})
+                source = setting.functions[EnteredName(name).original]
+                with blamed(names, name):
+                    members[name] = process = self.new(group, index, f"side-{name}.log", source, prepare)
+                stack.callback(process.end)
+            return Crew(setting, book, index, names, members, folder, stack.pop_all())
 
 
 def _groups(books: Sequence[ExperimentState], setting: Setting) -> list[Group]:
@@ -577,49 +608,3 @@ def _groups(books: Sequence[ExperimentState], setting: Setting) -> list[Group]:
         if not book.own_processes:  # those of a round begin anew, and are counted with it
             book.begin = group.begin
     return list(groups.values())
-
-
-# -- the processes of a round in which each side has one, and those of the next round beside it ------------------------
-
-
-@contextmanager
-def fresh_crew(processes: Processes, group: Group, book: ExperimentState, names: Sequence[str]) -> Iterator[Crew]:
-    """Fresh processes for these sides, which end with the block: those that were begun ahead, or new ones."""
-    ahead, group.crew_ahead = group.crew_ahead, None
-    if ahead is not None and (ahead.book is not book or [*ahead.names] != [*names]):
-        ahead.opened.close()
-        ahead = None
-    crew = ahead or _begun(processes, group, book, names)
-    group.processes = crew.index
-    with crew.opened:
-        for name, process in crew.members.items():
-            with blamed(names, name):
-                process.ready_at()
-        yield crew
-
-
-def begin_crew_ahead(processes: Processes, group: Group, book: ExperimentState, names: Sequence[str]) -> None:
-    """Begin the processes of the next round beside this one, where there is a core for them; nobody waits for them."""
-    if processes.is_beside(group) and not book.wall_variants and group.crew_ahead is None:
-        group.crew_ahead = _begun(processes, group, book, names)
-
-
-def _begun(processes: Processes, group: Group, book: ExperimentState, names: Sequence[str]) -> Crew:
-    """Processes that begin now, at the same time, in random order. Those of a divided group know their side alone,
-    which must still pass its gate; others have taken in what its gate found."""
-    index, setting = processes.next_number(), processes.setting
-    with ExitStack() as stack:
-        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="workbench-answers-")))
-        members: dict[str, WorkerProcess] = {}
-        for name in shuffled(setting.seed, names, index):
-            source, log = setting.functions[EnteredName(name).original], f"side-{name}.log"
-            prepare: list[dict[str, Any]] = [
-                {"do": "open", **processes.what(book, name if group.divided else "")},
-            ]
-            if not group.divided:
-                workload, learnt = book.experiment.workload.name, book.learnt[name]
-                prepare.append({"do": "admit", "workload": workload, "variant": name, "learnt": learnt})
-            with blamed(names, name):
-                members[name] = process = processes.new(group, index, log, source, prepare)
-            stack.callback(process.end)
-        return Crew(setting, book, index, names, members, folder, stack.pop_all())

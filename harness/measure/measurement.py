@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 from llama_workbench.variants import FUNCTION_YARDSTICK
 
@@ -40,7 +39,7 @@ from .choosing import (
     saved_seconds,
 )
 from .gating import Gates
-from .groups import Group, Processes, begin_crew_ahead, blamed, fresh_crew, inputs_told
+from .groups import Group, Processes, blamed, inputs_told
 from .participants import ExperimentState, LifePace, MeasureError, Participants, Progress, Setting
 from .processes import WorkerFailed, WorkerProcess
 
@@ -54,15 +53,41 @@ WANTED_LIVES = 16
 FORGIVEN_SHARE = 0.1
 """Of its lives a variant may lose so many and stay in the run; one in any case."""
 
+ROUND_SECONDS = 30.0
+"""A variant that has not answered after this long hangs (a round: and 20 times what its calls should take)."""
 
-@dataclass(eq=False)
+ASKED_SECONDS = 0.2
+"""Of samples of each side in a life, where the first screen asks for a part of a layer: its calls are short, so that a
+round would else be over after a few hundredths."""
+
+MOST_SECONDS = 4.0
+"""A round with a process for each side samples for as long as beginning these took, but no longer than this."""
+
+
+class Measurement:
+    """The measuring of a plan's experiments, for those who need several of its parts. changed: as in `Participants`."""
+
+    def __init__(
+        self, experiments: Sequence[Experiment], setting: Setting, changed: Callable[[], None] = lambda: None
+    ) -> None:
+        self.setting = setting
+        self.participants = Participants(experiments, setting, changed)
+        self.processes = Processes(self.participants.books, setting)
+        self.gates = Gates(self.participants, self.processes)
+        self.schedule = Schedule(self.participants, self.processes, self.gates)
+
+
 class Schedule:
     """Rounds and blocks, one after the other, until everything is settled or the time is over."""
 
-    setting: Setting
-    participants: Participants
-    processes: Processes
-    gates: Gates
+    rule: Stopping
+    keep: Callable[[Round], None]
+
+    def __init__(self, participants: Participants, processes: Processes, gates: Gates) -> None:
+        self.setting = participants.setting
+        self.participants = participants
+        self.processes = processes
+        self.gates = gates
 
     def run(self, rule: Stopping, keep: Callable[[Round], None], *, seconds: float) -> None:
         """Rounds, experiment by experiment, until all is settled or `seconds` are spent, and for OVERTIME_SHARE of them
@@ -71,22 +96,12 @@ class Schedule:
         `keep` stores each finished round. `next_to_measure` chooses, so that an effect that lies on a boundary cannot
         keep others waiting.
         """
+        self.rule, self.keep = rule, keep
         start, books = time.monotonic(), self.participants.books
-        for group in self.processes.groups:
-            self.processes.end(group)  # what passed the gates is warm, and its sides were imported in a fixed order
-        of_functions = [book for book in books if book.experiment.workload.kind == "call"]
-        for book in of_functions:
-            sides, lives = len(book.remaining().variants), book.lives_of(None)
-            book.pace = LifePace(seconds / len(of_functions) / WANTED_LIVES, sides, lives=lives)
-        if any(book.pairs_apart is None for book in books):  # else an earlier sitting decided
-            choose_apart(books, rule, seconds)
-            self.participants.changed()
-        if said := first_answer_text(self._still_open(rule), seconds, self.setting.budget_seconds):
-            self.setting.progress.note(said)
-            self.participants.changed()
-        effects = sum(remaining.effects for _, remaining in self._still_open(rule))
+        self._prepare(seconds)
+        effects = sum(remaining.effects for _, remaining in self._still_open())
         group_of = {id(book): group for group in self.processes.groups for book in group.books}
-        while open_ := self._still_open(rule):
+        while open_ := self._still_open():
             total_left = seconds - (time.monotonic() - start)
             if is_overtime := total_left <= 0:
                 total_left += OVERTIME_SHARE * seconds
@@ -97,21 +112,38 @@ class Schedule:
             best = open_[0] if is_overtime else next_to_measure(open_, total_left)
             _show(self.setting.progress, best, open_, effects, (time.monotonic() - start, total_left))
             group, begun, before = group_of[id(best[0])], time.monotonic(), [book.seconds for book in books]
-            self._turn(group, best, open_, rule, keep, total_left)
+            self._turn(group, best, open_, total_left)
             spent = [book.seconds - seconds for book, seconds in zip(books, before, strict=True)]
             charge(books, spent, [book for book, _ in open_ if book in group.books], time.monotonic() - begun)
         for group in self.processes.groups:
-            self._end_life(group, rule)
+            self._end_life(group)
 
-    def _turn(
-        self,
-        group: Group,
-        best: Open,
-        open_: Sequence[Open],
-        rule: Stopping,
-        keep: Callable[[Round], None],
-        seconds_left: float,
-    ) -> None:
+    def _prepare(self, seconds: float) -> None:
+        """Before the first round: what passed the gates ends, and it is decided what is measured apart."""
+        books = self.participants.books
+        for group in self.processes.groups:
+            self.processes.end(group)  # what passed the gates is warm, and its sides were imported in a fixed order
+        of_functions = [book for book in books if book.workload.kind == "call"]
+        for book in of_functions:
+            sides, lives = len(book.remaining().variants), book.lives_of(None)
+            book.pace = LifePace(seconds / len(of_functions) / WANTED_LIVES, sides, lives=lives)
+        if any(book.pairs_apart is None for book in books):  # else an earlier sitting decided
+            choose_apart(books, self.rule, seconds)
+            self.participants.changed()
+        if said := first_answer_text(self._still_open(), seconds, self.setting.budget_seconds):
+            self.setting.progress.note(said)
+            self.participants.changed()
+
+    def _still_open(self) -> list[Open]:
+        """All that still needs rounds."""
+        return [
+            (book, remaining)
+            for book in self.participants.books
+            for remaining in self.rule.remaining(book.to_settle(), book.is_apart)
+            if remaining.variants
+        ]
+
+    def _turn(self, group: Group, best: Open, open_: Sequence[Open], seconds_left: float) -> None:
         """One round of what is best measured next, in a life that has not measured it yet.
 
         Where that means a new life and it is not ready, what else is open in the group has a round meanwhile, or the
@@ -121,72 +153,50 @@ class Schedule:
         pace = pace_of(open_, seconds_left)
         if book.own_processes:  # each round begins its own processes, and is none of a life that others share
             if group.life is not None:
-                self._end_life(group, rule)
-            self._measure_once(group, book, chosen, rule, keep, pace)
-            rule.end_life(group.processes)
+                self._end_life(group)
+            self._measure_once(group, book, chosen, pace)
+            self.rule.end_life(group.processes)
             return
-        if self._had(group, best):
+        if _had(group, best):
             if not self.processes.should_wait(group):
-                self._end_life(group, rule, begin=True)
+                self._end_life(group, begin=True)
                 return  # what it gave counts now, and may be enough
-            if fresh := [other for other in open_ if other[0] in group.books and not self._had(group, other)]:
+            if fresh := [other for other in open_ if other[0] in group.books and not _had(group, other)]:
                 book, chosen = next_to_measure(fresh, seconds_left)
-        if group.life is not None and not group.life.process.alive() and self._failed_to_begin(group, book, rule):
+        if group.life is not None and not group.life.process.alive() and self._failed_to_begin(group, book):
             return
         self.processes.expect(group, book, chosen.variants)
         if group.life is None or not group.life.process.alive():
-            self._end_life(group, rule, begin=True)
+            self._end_life(group, begin=True)
         if group.used:  # else nobody knows yet what the next life will measure
             self.processes.begin_ahead(group)
-        if self._failed_to_begin(group, book, rule):
+        if self._failed_to_begin(group, book):
             return
         alike = sum(other in group.books for other, _ in open_)
         for part in in_parts(book, chosen):
             if group.life is not None:
-                self._measure_once(group, book, part, rule, keep, pace, alike)
+                self._measure_once(group, book, part, pace, alike)
         self.processes.begin_ahead(group)
 
-    def _failed_to_begin(self, group: Group, book: ExperimentState, rule: Stopping) -> bool:
+    def _failed_to_begin(self, group: Group, book: ExperimentState) -> bool:
         """Whether the group's life died or hung while it began; it is lost and named then, as any other."""
         if (failed := self.processes.failed_to_begin(group)) is None:
             return False
         workload, name, reason = failed
-        books = {one.experiment.workload.name: one for one in group.books}
-        self._lost(group, books.get(workload, book), name, reason, rule)
+        self._lost(group, {one.name: one for one in group.books}.get(workload, book), name, reason)
         return True
 
-    def _had(self, group: Group, what: Open) -> bool:
-        """Whether the group's life has measured this already."""
-        book, chosen = what
-        return group.life is not None and (book.experiment.workload.name, chosen.pair) in group.life.had
-
-    def _end_life(self, group: Group, rule: Stopping, *, begin: bool = False) -> None:
+    def _end_life(self, group: Group, *, begin: bool = False) -> None:
         """The group's life is over; begin the next one, where there is to be one."""
         if group.life is not None:
-            rule.end_life(group.life.number)
+            self.rule.end_life(group.life.number)
         if begin:
             self.processes.next_life(group)
         else:
             self.processes.end(group)
 
-    def _still_open(self, rule: Stopping) -> list[Open]:
-        """All that still needs rounds."""
-        return [
-            (book, remaining)
-            for book in self.participants.books
-            for remaining in rule.remaining(book.to_settle(), book.is_apart)
-            if remaining.variants
-        ]
-
     def _measure_once(
-        self,
-        group: Group,
-        book: ExperimentState,
-        chosen: Remaining,
-        rule: Stopping,
-        keep: Callable[[Round], None],
-        pace: float,
-        alike: int = 1,
+        self, group: Group, book: ExperimentState, chosen: Remaining, pace: float, alike: int = 1
     ) -> None:
         """One round, or one block of a pair: measure, exclude what was wrong, keep the rest.
 
@@ -196,22 +206,24 @@ class Schedule:
         active = taking_part(book, chosen, book.rounds) if book.own_processes else list(chosen.variants)
         sliced = chosen.pair is not None and is_sliced(book, chosen.pair)
         try:
-            answer = ask(self.processes, self.gates, group, book, chosen, pace, alike)
+            answer = self._ask(group, book, chosen, pace, alike)
             number = group.life.number if group.life else group.processes
             bad = self._found_wrong(group, book, active, answer, number)
         except WorkerFailed as failure:
             place = failure.variant_index
             running = active[place] if place is not None and place < len(active) else None
-            self._lost(group, book, running, failure.reason, rule)
+            self._lost(group, book, running, failure.reason)
             return
         if any(map(self.participants.is_outside, bad)):
-            self._end_life(group, rule)  # what it left in the process need not be known in full
+            self._end_life(group)  # what it left in the process need not be known in full
         for name, reason in bad.items():  # before the round is kept: a kill between the two must not hide it
-            self.participants.exclude(name, reason, book, _cause(name, reason, answer))
+            refused = {*answer.changed, *answer.elsewhere, *answer.leaks, *answer.refused}
+            cause = Cause.REFUSED if reason == INTRUDES or name in refused else Cause.EXCLUDED
+            self.participants.exclude(name, reason, book, cause)
         for name, reason in answer.failed.items():
-            self._lost(group, book, name, reason, rule)
+            self._lost(group, book, name, reason)
         if parted := book.part(answer.facts, group.life.start_seconds if group.life else 0.0):
-            self._end_life(group, rule)
+            self._end_life(group)
             self.participants.changed()
         if parted or answer.failed or answer.elsewhere or any(map(self.participants.is_outside, answer.changed)):
             return  # others may have felt it
@@ -220,7 +232,7 @@ class Schedule:
             return
         if not (samples := tuple(sample for sample in answer.samples if sample.variant not in bad)) and bad:
             return
-        finished = Round(book.experiment.workload.name, number, book.begun, samples)
+        finished = Round(book.name, number, book.begun, samples)
         if book.time_by_wall(answer.by_wall):
             self.participants.changed()
         book.note_facts(answer.facts)
@@ -230,8 +242,8 @@ class Schedule:
         if chosen.pair is not None and chosen.pair not in book.sliced:
             decide_sliced(book, chosen.pair, samples)
             self.participants.changed()
-        keep(finished)
-        rule.add(finished)
+        self.keep(finished)
+        self.rule.add(finished)
         tally = book.together if chosen.pair is None else book.apart
         spent = time.monotonic() - begun
         tally.add(spent + saved_seconds(book))
@@ -240,17 +252,52 @@ class Schedule:
             group.life.measured_seconds += spent
         book.note_seconds(samples, spent, sliced=sliced)
 
-    def _lost(self, group: Group, book: ExperimentState, name: str | None, reason: str, rule: Stopping) -> None:
+    def _ask(self, group: Group, book: ExperimentState, chosen: Remaining, pace: float, alike: int) -> RoundAnswer:
+        """What the processes answer to a round or block. Raises WorkerFailed with the place of the side in what takes
+        part."""
+        if group.life is None:
+            return self._ask_for_turns(group, book, chosen)
+        active = list(chosen.variants)
+        self.processes.take_in(group, book, active)
+        part = group.life.start_seconds / max(alike, 1)  # a life measures for as long as it took to begin
+        outputs = str(self.processes.examination.file) if self.processes.examination else ""
+        if chosen.pair is None:
+            is_asked = chosen.asked is not None and book.workload.kind == "component"
+            side_seconds = book.side_seconds or max(part / len(active), ASKED_SECONDS * is_asked)
+            return ask_for_round(group.life.process, book, active, outputs, side_seconds * len(active))
+        usual = block_seconds(book, active, pace if chosen.needs_precision else 0.0)
+        seconds, sliced = max(usual, min(part, MOST_BLOCK_SECONDS)), is_sliced(book, chosen.pair)
+        return ask_for_round(group.life.process, book, active, outputs, seconds, sliced=sliced)
+
+    def _ask_for_turns(self, group: Group, book: ExperimentState, chosen: Remaining) -> RoundAnswer:
+        """A round in which each side has a process of its own: begin them anew and let them take turns. Those of a
+        divided group are gated before, and their answers compared."""
+        begun = time.monotonic()
+        active, next_active = (taking_part(book, chosen, number) for number in (book.rounds, book.rounds + 1))
+        with self.processes.fresh_crew(group, book, active) as crew:
+            self.processes.begin_crew_ahead(group, book, next_active)
+            if group.divided:
+                gated = {name: self.gates.begin(crew.members[name], group, book, name) for name in active}
+                results = {}
+                for name, gate in gated.items():
+                    with blamed(active, name):
+                        results[name] = gate.result()["gate"]
+                if failed := {name: each["detail"] for name, each in results.items() if not each["passed"]}:
+                    return RoundAnswer(wrong=failed)
+                if wrong := crew.compared(1):
+                    return RoundAnswer(wrong=wrong)
+            return crew.take_turns(min(max(time.monotonic() - begun, 2 * book.side_seconds), MOST_SECONDS))
+
+    def _lost(self, group: Group, book: ExperimentState, name: str | None, reason: str) -> None:
         """A life failed: it is lost and named. Who loses more than FORGIVEN_SHARE of its lives is excluded."""
-        number, workload = group.life.number if group.life else group.processes, book.experiment.workload.name
-        self._end_life(group, rule)
+        number = group.life.number if group.life else group.processes
+        self._end_life(group)
         group.used = {}  # one by one, so that it is seen who fails
         book.lost_lives.append(LostLife(process=number, variant=name, reason=reason))
         lost = sum(life.variant == name for life in book.lost_lives)
         lives = lost + book.lives_of(name)
-        forgiven = max(1, int(FORGIVEN_SHARE * lives))
-        if lost <= forgiven:
-            self.setting.progress.note(f"{workload}: life {number} is lost: {name or 'its process'} {reason}")
+        if lost <= max(1, int(FORGIVEN_SHARE * lives)):
+            self.setting.progress.note(f"{book.name}: life {number} is lost: {name or 'its process'} {reason}")
             self.participants.changed()
         elif name is None:
             raise MeasureError(f"the measuring process {reason} between variants, in {lost} lives of {lives}")
@@ -262,40 +309,31 @@ class Schedule:
     ) -> dict[str, str]:
         """Variant → why it is excluded after a round, by the process's answer. Raises WorkerFailed where the reference
         benchmark of functions alone is at fault: its code is ours, and what it met there is another's doing."""
-        bad = self._blamed(group, book, active, answer, number)
-        spoilt = bad.pop(FUNCTION_YARDSTICK, "")
-        if spoilt and not bad:
-            raise WorkerFailed(spoilt, active.index(FUNCTION_YARDSTICK))
-        return bad
-
-    def _blamed(
-        self, group: Group, book: ExperimentState, active: Sequence[str], answer: RoundAnswer, number: int
-    ) -> dict[str, str]:
-        """The same by name, whoever it is."""
-        bad: dict[str, str] = {}
-        if answer.drawn:
-            assert self.processes.examination is not None and book.folder is not None
-            draw = self.setting.draw_of(number)
-            try:
-                bad |= self.processes.examination.judge(book.folder, book.experiment.workload, draw, answer.drawn)
-            except WorkerFailed as failure:
-                raise MeasureError(
-                    f"the process that judges outputs {failure.reason} (see log/examiner.log)"
-                ) from failure
+        bad = self.processes.judge(book, self.setting.draw_of(number), answer.drawn) if answer.drawn else {}
         foreign = [name for name in active if self.participants.is_outside(name)]
-        for index in group.process.noise() if group.process is not None else ():
+        for index in group.life.process.noise() if group.life is not None else ():
             running = active[index] if index is not None and index < len(active) else None
             if running in foreign or len(foreign) == 1:
                 bad[running if running in foreign else foreign[0]] = INTRUDES
             elif running == FUNCTION_YARDSTICK:
                 bad[running] = INTRUDES
         misbehaved = {**answer.changed, **answer.elsewhere}
-        if any(self.participants.is_outside(name) for name in misbehaved):
-            return misbehaved  # what is wrong with others may be its doing
-        bad |= {**answer.wrong, **misbehaved}
-        for name, grown in answer.leaks.items():
-            bad[name] = f"leaks: memory grew by {grown / 1e6:.0f} MB while it was rebuilt and called"
+        if any(map(self.participants.is_outside, misbehaved)):
+            bad = misbehaved  # what is wrong with others may be its doing
+        else:
+            bad |= {**answer.wrong, **misbehaved}
+            for name, grown in answer.leaks.items():
+                bad[name] = f"leaks: memory grew by {grown / 1e6:.0f} MB while it was rebuilt and called"
+        spoilt = bad.pop(FUNCTION_YARDSTICK, "")
+        if spoilt and not bad:
+            raise WorkerFailed(spoilt, active.index(FUNCTION_YARDSTICK))
         return bad
+
+
+def _had(group: Group, what: Open) -> bool:
+    """Whether the group's life has measured this already."""
+    book, chosen = what
+    return group.life is not None and (book.name, chosen.pair) in group.life.had
 
 
 def charge(
@@ -321,50 +359,10 @@ def _show(progress: Progress, best: Open, open_: Sequence[Open], effects: int, t
     left = min(total_left, needed)
     begun = max(effects - sum(remaining.effects for _, remaining in open_ if remaining.early), 0)
     narrow = max(effects - sum(remaining.effects for _, remaining in open_), 0)
-    text = best[0].experiment.workload.name
+    text = best[0].name
     if effects > 1:
         text += f", intervals: {begun} of {effects}, {narrow} narrow enough"
     progress.step(text, elapsed / (elapsed + left), left)
-
-
-def _cause(name: str, reason: str, answer: RoundAnswer) -> Cause:
-    """The kind of reason for which a round left a side out: refused for what it did, or wrong."""
-    refused = {*answer.changed, *answer.elsewhere, *answer.leaks, *answer.refused}
-    return Cause.REFUSED if reason == INTRUDES or name in refused else Cause.EXCLUDED
-
-
-@dataclass(frozen=True)
-class Measurement:
-    """The measuring of a plan's experiments, for those who need several of its parts."""
-
-    setting: Setting
-    participants: Participants
-    processes: Processes
-    gates: Gates
-    schedule: Schedule
-
-    @classmethod
-    def of(
-        cls, experiments: Sequence[Experiment], setting: Setting, changed: Callable[[], None] = lambda: None
-    ) -> Measurement:
-        """Put together for these experiments. changed: as in `Participants`."""
-        participants = Participants(experiments, setting, changed)
-        processes = Processes(participants.books, setting)
-        gates = Gates(setting, participants, processes)
-        return cls(setting, participants, processes, gates, Schedule(setting, participants, processes, gates))
-
-
-# -- what measuring processes are asked for at a time ------------------------------------------------------------------
-
-ROUND_SECONDS = 30.0
-"""A variant that has not answered after this long hangs (a round: and 20 times what its calls should take)."""
-
-ASKED_SECONDS = 0.2
-"""Of samples of each side in a life, where the first screen asks for a part of a layer: its calls are short, so that a
-round would else be over after a few hundredths."""
-
-MOST_SECONDS = 4.0
-"""A round with a process for each side samples for as long as beginning these took, but no longer than this."""
 
 
 def taking_part(book: ExperimentState, chosen: Remaining, number: int) -> list[str]:
@@ -378,85 +376,23 @@ def taking_part(book: ExperimentState, chosen: Remaining, number: int) -> list[s
     return [*compared, *(controls if number % SELDOM == 0 else yardstick if number % 2 else ())]
 
 
-def ask(
-    processes: Processes,
-    gates: Gates,
-    group: Group,
-    book: ExperimentState,
-    chosen: Remaining,
-    pace: float,
-    alike: int,
-) -> RoundAnswer:
-    """What the processes answer to a round or block. pace: see `block_seconds`. alike: how much is open in the group,
-    which this life should measure. Raises WorkerFailed with the place of the side in what takes part."""
-    if group.life is None:
-        active, then = (taking_part(book, chosen, number) for number in (book.rounds, book.rounds + 1))
-        return ask_for_turns(processes, gates, group, book, active, then)
-    active = list(chosen.variants)
-    processes.take_in(group, book, active)
-    part = group.life.start_seconds / max(alike, 1)  # a life measures for as long as it took to begin
-    outputs = str(processes.examination.file) if processes.examination else ""
-    if chosen.pair is None:
-        is_asked = chosen.asked is not None and book.experiment.workload.kind == "component"
-        side_seconds = book.side_seconds or max(part / len(active), ASKED_SECONDS * is_asked)
-        return ask_for_round(group.life.process, book, active, outputs, side_seconds)
-    usual = block_seconds(book, active, pace if chosen.needs_precision else 0.0)
-    seconds = max(usual, min(part, MOST_BLOCK_SECONDS))
-    if is_sliced(book, chosen.pair):
-        return ask_for_block(group.life.process, book, active, outputs, seconds)
-    return ask_for_round(group.life.process, book, active, outputs, seconds / len(active))
-
-
 def ask_for_round(
-    process: WorkerProcess, book: ExperimentState, active: Sequence[str], outputs: str, each_seconds: float
-) -> RoundAnswer:
-    """A round that samples each side for so many seconds at least. Raises WorkerFailed, as the other does."""
-    where = {"workload": book.experiment.workload.name, "round_index": book.begun, "outputs": outputs}
-    arguments = {"active": active, "least_ns": each_seconds * 1e9, **inputs_told(book, each_seconds), **where}
-    return RoundAnswer.from_json(process.ask("round", _limit(book, active), **arguments))
-
-
-def ask_for_block(
-    process: WorkerProcess, book: ExperimentState, active: Sequence[str], outputs: str, seconds: float
-) -> RoundAnswer:
-    """A block that samples for so many seconds."""
-    limit = _limit(book, active)
-    where = {"workload": book.experiment.workload.name, "round_index": book.begun, "outputs": outputs}
-    arguments = {"sides": active, "seconds": seconds, "limit": limit, **where}
-    return RoundAnswer.from_json(process.ask("block", 2 * limit, **arguments))
-
-
-def _limit(book: ExperimentState, active: Sequence[str]) -> float:
-    return ROUND_SECONDS + 20 * 60 * sum(book.call_ns.get(name, 0.0) for name in active) / 1e9
-
-
-def ask_for_turns(
-    processes: Processes,
-    gates: Gates,
-    group: Group,
+    process: WorkerProcess,
     book: ExperimentState,
     active: Sequence[str],
-    next_active: Sequence[str],
+    outputs: str,
+    seconds: float,
+    *,
+    sliced: bool = False,
 ) -> RoundAnswer:
-    """A round in which each side has a process of its own: begin them anew and let them take turns. Those of a divided
-    group are gated before, and their answers compared. next_active: who takes part in the next round. Raises
-    WorkerFailed with the place of the side in `active`."""
-    begun = time.monotonic()
-    with fresh_crew(processes, group, book, active) as crew:
-        begin_crew_ahead(processes, group, book, next_active)
-        if not group.divided:
-            return crew.take_turns(_seconds_of_turns(book, begun))
-        gated = {name: gates.begin(crew.members[name], group, book, name) for name in active}
-        results = {}
-        for name, gate in gated.items():
-            with blamed(active, name):
-                results[name] = gate.result()["gate"]
-        if failed := {name: each["detail"] for name, each in results.items() if not each["passed"]}:
-            return RoundAnswer(wrong=failed)
-        if wrong := crew.compared(1):
-            return RoundAnswer(wrong=wrong)
-        return crew.take_turns(_seconds_of_turns(book, begun))
-
-
-def _seconds_of_turns(book: ExperimentState, begun: float) -> float:
-    return min(max(time.monotonic() - begun, 2 * book.side_seconds), MOST_SECONDS)
+    """A round, or a block where it is sliced, that samples for so many seconds at least, all sides together. Raises
+    WorkerFailed."""
+    limit = ROUND_SECONDS + 20 * 60 * sum(book.call_ns.get(name, 0.0) for name in active) / 1e9
+    what = {"workload": book.name, "round_index": book.begun, "outputs": outputs}
+    if sliced:
+        answer = process.ask("block", 2 * limit, sides=active, seconds=seconds, limit=limit, **what)
+    else:
+        each_seconds = seconds / len(active)
+        inputs = inputs_told(book, each_seconds)
+        answer = process.ask("round", limit, active=active, least_ns=each_seconds * 1e9, **inputs, **what)
+    return RoundAnswer.from_json(answer)

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from llama_workbench import variants
+from llama_workbench.datasets.workloads import Workload
 from llama_workbench.variants import FUNCTION_YARDSTICK
 from llama_workbench.variants.presets import presets
 
@@ -20,7 +21,6 @@ from ..spec.comparison import Comparison, EnteredName
 from ..spec.experiments import Experiment, without
 from ..spec.sample import Round, Sample
 from ..spec.words import ARCHITECTURE, Cause
-from ..store.folder import RunFolder
 from ..store.schema import (
     Apart,
     Clock,
@@ -32,11 +32,10 @@ from ..store.schema import (
     SideFacts,
     Trace,
     TraceDifference,
-    Workload,
 )
-
-# What rounds and the beginning of processes took, and what follows from it for the next ones.
-
+from ..store.schema import (
+    Workload as WorkloadRecord,
+)
 
 LEAST_SIDE_SECONDS, MOST_SIDE_SECONDS = 0.03, 0.25
 
@@ -135,45 +134,23 @@ class Progress(Protocol):
         """How far (0 to 1) the whole is, and about how long it still takes."""
 
 
-class Instead(Protocol):
-    """What is measured in place of a plan's experiments."""
-
-    def measure(self, folder: RunFolder, keep: Callable[[Round], None], write_manifest: Callable[[], None]) -> None:
-        """All of it. keep: stores a finished round."""
-
-    def experiments(self) -> list[ExperimentRecord]:
-        """As in run.json, so far."""
-
-
-@dataclass(frozen=True)
-class Earlier:
-    """What earlier sittings measured of an experiment."""
-
-    rounds: int = 0
-    blocks: int = 0
-    seconds: float = 0.0
-    sampled_seconds: float = 0.0
-    compared_seconds: float = 0.0
-    wall_seconds: float = 0.0
-
-
 @dataclass
 class ExperimentState:
-    """What is known of one experiment so far, by its names in run.json. together: rounds of many variants; apart: of
-    one pair each; pairs_apart: which pairs, None until that is decided; blocks: how many of them were blocks.
-    causes: of those that are excluded for one of its own, which. learnt: by variant, what its gate found that other
-    processes must know; facts: see `SideFacts`. lost_lives: those that failed, and why.
-    lost_in_passes: who could not be taken in once the rounds were over, and why; what they measured before counts.
-    horizon: how many lives its budget should give (see `measure.choosing`); early: whether its series are looked at
-    early (see `stats.confidence`).
-    kept_together: variants that are too dear to load for one pair. beside_seconds: the least that a block took beside
-    its samples. lost_blocks: those in which a side did less than a call while all computed; the next ones are longer.
-    pace: of functions. own_processes: each side has a process of its own, a fresh one in every round (see
-    `measure.groups`); start_seconds: what starting them takes.
-    sliced: of pairs that had a round, whether they are measured in blocks. forgotten: numbers of rounds before these.
-    wall_seconds: of the clock, with starting the processes. begin: what that takes, the same of all in a group.
-    first_seconds: what its first intervals should take, by an estimate before the first round. earlier: what run.json
-    counts beside these. timed_in: variant → the lives in which it was timed."""
+    """What is known of one experiment so far, by its names in run.json.
+
+    folder: of its checkpoint. facts: see `SideFacts`. causes: of those that are excluded for one of its own, which.
+    kept_together: variants that are too dear to load for one pair. learnt: by variant, what its gate found that other
+    processes must know. lost_in_passes: who could not be taken in once the rounds were over, and why; what they
+    measured before counts. horizon: how many lives its budget should give (see `set_horizons`); early: whether its
+    series are looked at early (see `stats.confidence`). together: rounds of many variants; apart: of one pair each;
+    blocks: how many of them were blocks. lost_blocks: those in which a side did less than a call while all computed;
+    the next ones are longer. forgotten: numbers of rounds before these. pairs_apart: None until it is decided. sliced:
+    of pairs that had a round, whether they are measured in blocks. beside_seconds: the least that a block took beside
+    its samples. own_processes: each side has a process of its own, a fresh one in every round (see `Crew`);
+    start_seconds: what starting them takes. pace: of functions. wall_seconds: of the clock, with starting the
+    processes. begin: what that takes, the same of all in a group. first_seconds: what its first intervals should take,
+    by an estimate before the first round. earlier: what sittings before this one measured. timed_in: variant → the
+    lives in which it was timed."""
 
     experiment: Experiment
     folder: Path | None
@@ -209,25 +186,45 @@ class ExperimentState:
     first_seconds: float | None = None
     device: str = "cpu"
     confirmations: list[Confirmed] = field(default_factory=list)
-    earlier: Earlier = Earlier()
+    earlier: ExperimentRecord | None = None
     timed_in: dict[str, set[int]] = field(default_factory=dict)
+
+    @property
+    def workload(self) -> Workload:
+        """What it measures on."""
+        return self.experiment.workload
+
+    @property
+    def name(self) -> str:
+        """Of its workload."""
+        return self.experiment.workload.name
 
     def record(self) -> ExperimentRecord:
         """As under "experiments" in run.json."""
-        workload = self.experiment.workload
-        clock = "device" if self.device != "cpu" else "cpu" if workload.threads == 1 else "wall"
+
+        def whole(name: str) -> Any:
+            """With what earlier sittings had."""
+            return round((getattr(self.earlier, name, None) or 0) + getattr(self, name), 3)
+
+        clock = "device" if self.device != "cpu" else "cpu" if self.workload.threads == 1 else "wall"
+        apart = None
+        if self.pairs_apart is not None:
+            apart = [
+                Apart(variant=pair.variant, baseline=pair.baseline, metric=pair.metric, blocks=self.sliced.get(pair))
+                for pair in sorted(self.pairs_apart)
+            ]
         return ExperimentRecord(
-            workload=Workload.model_validate(workload.model_dump()),
+            workload=WorkloadRecord.model_validate(self.workload.model_dump()),
             variants=list(self.experiment.entered()),
             baseline=self.experiment.baseline,
             clock=Clock(default=clock, wall_variants=self.wall_variants),
-            rounds=self.earlier.rounds + self.rounds,
-            blocks=self.earlier.blocks + self.blocks,
-            apart=None if self.pairs_apart is None else [self._apart(pair) for pair in sorted(self.pairs_apart)],
-            seconds=round(self.earlier.seconds + self.seconds, 3),
-            sampled_seconds=round(self.earlier.sampled_seconds + self.sampled_seconds, 3),
-            compared_seconds=round(self.earlier.compared_seconds + self.compared_seconds, 3),
-            wall_seconds=round(self.earlier.wall_seconds + self.wall_seconds, 3),
+            rounds=whole("rounds"),
+            blocks=whole("blocks"),
+            apart=apart,
+            seconds=whole("seconds"),
+            sampled_seconds=whole("sampled_seconds"),
+            compared_seconds=whole("compared_seconds"),
+            wall_seconds=whole("wall_seconds"),
             first_seconds=None if self.first_seconds is None else round(self.first_seconds, 3),
             gates=self.gates,
             facts={name: SideFacts.model_validate(facts) for name, facts in self.facts.items()},
@@ -243,9 +240,6 @@ class ExperimentState:
                 for name, reason in self.excluded.items()
             ],
         )
-
-    def _apart(self, pair: Comparison) -> Apart:
-        return Apart(variant=pair.variant, baseline=pair.baseline, metric=pair.metric, blocks=self.sliced.get(pair))
 
     @property
     def rounds(self) -> int:
@@ -313,11 +307,6 @@ class ExperimentState:
         """For how long a life samples each side at least; 0 of models."""
         return self.pace.side_seconds if self.pace is not None else 0.0
 
-    @property
-    def usual_side_seconds(self) -> float:
-        """The same, of a life that is not one of the first, short ones."""
-        return self.pace.usual_seconds if self.pace is not None else 0.0
-
     def lives_of(self, name: str | None) -> int:
         """In how many lives a variant was timed; without a name, any of them."""
         return len(self.timed_in.get(name, ()) if name else set().union(*self.timed_in.values()))
@@ -331,13 +320,11 @@ class ExperimentState:
     def calls_of(self, samples: Iterable[Sample]) -> dict[str, float]:
         """Variant → the median time of a call (ns), of those that CPU time measures."""
         calls_ns: dict[str, list[float]] = {}
-        if self.device == "cpu" and self.experiment.workload.threads == 1:
-            for sample in samples:
-                if sample.variant not in self.wall_variants:
-                    calls_ns.setdefault(sample.variant, []).append(sample.cpu_ns / sample.repeats)
-        typical = {name: statistics.median(each) for name, each in calls_ns.items()}
+        for sample in samples if self.device == "cpu" and self.workload.threads == 1 else ():
+            if sample.variant not in self.wall_variants:
+                calls_ns.setdefault(sample.variant, []).append(sample.cpu_ns / sample.repeats)
         # A virtual machine's CPU clock may stand still for a sample.
-        return {name: each for name, each in typical.items() if each > 0}
+        return {name: typical for name, each in calls_ns.items() if (typical := statistics.median(each)) > 0}
 
     def is_apart(self, pair: Comparison) -> bool:
         """Whether the pair is measured in rounds of its own (see `measure.choosing`)."""
@@ -361,7 +348,7 @@ class ExperimentState:
     def remaining(self) -> Experiment:
         """The experiment without what was excluded. Of functions nothing is left without their baseline, which gives
         the right answers; but where it cannot be imported it is asked whether they can."""
-        alone = self.experiment.workload.kind == "call" and self.experiment.baseline in self.excluded
+        alone = self.workload.kind == "call" and self.experiment.baseline in self.excluded
         alone = alone and self.causes.get(self.experiment.baseline) is not Cause.NOT_IMPORTED
         return without(self.experiment, self.experiment.entered() if alone else self.excluded)
 
@@ -433,8 +420,11 @@ class Participants:
             if reason := self._unfit(name):
                 self._exclude_everywhere(name, reason, Cause.REFUSED)
         for book in self.books:
-            if reason := self.setting.no_room.get(book.experiment.workload.name):
-                self.exclude_all(reason, book, Cause.REFUSED)
+            if reason := self.setting.no_room.get(book.name):
+                for name in book.remaining().entered():
+                    book.exclude(name, reason, Cause.REFUSED)
+                self.changed()
+                self.setting.progress.note(f"{book.name} is left out")
 
     def exclude(self, name: str, reason: str, book: ExperimentState, cause: Cause = Cause.EXCLUDED) -> None:
         """Exclude a variant: of ours from this workload; from outside, or not installed, from the whole run."""
@@ -444,14 +434,7 @@ class Participants:
         elif name not in book.excluded:
             book.exclude(name, reason, cause)
             self.changed()
-            self.setting.progress.note(f"{name} is left out of {book.experiment.workload.name}")
-
-    def exclude_all(self, reason: str, book: ExperimentState, cause: Cause) -> None:
-        """Exclude all that is left of one workload, for the same reason."""
-        for name in book.remaining().entered():
-            book.exclude(name, reason, cause)
-        self.changed()
-        self.setting.progress.note(f"{book.experiment.workload.name} is left out")
+            self.setting.progress.note(f"{name} is left out of {book.name}")
 
     def _exclude_everywhere(self, name: str, reason: str, cause: Cause) -> None:
         if name not in self.excluded:

@@ -1,11 +1,11 @@
-"""How passes ask the processes of a run, once its rounds are over."""
+"""What is asked of the processes of a run once its rounds are over: by passes, and about a gain that is too good."""
 
 from __future__ import annotations
 
 import statistics
 import time
 import traceback
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -26,9 +26,7 @@ PASS_SECONDS = 180.0
 
 def measured_by(measurement: Measurement) -> dict[str, tuple[Group, ExperimentState]]:
     """Workload → the process that measures it and the state of its experiment."""
-    return {
-        book.experiment.workload.name: (group, book) for group in measurement.processes.groups for book in group.books
-    }
+    return {book.name: (group, book) for group in measurement.processes.groups for book in group.books}
 
 
 def ask_about(
@@ -54,9 +52,8 @@ def ask_about(
             break
         calls_seconds = sum(max(book.call_ns.get(name, 0.0) / 1e9, 0.05) for name in left)
         try:
-            what = {"workload": book.experiment.workload.name, "variants": left, **arguments}
-            limit = limit_seconds + limit_calls * calls_seconds
-            return process.ask(verb, limit, **what), lost
+            what = {"workload": book.name, "variants": left, **arguments}
+            return process.ask(verb, limit_seconds + limit_calls * calls_seconds, **what), lost
         except WorkerFailed as failure:
             lost |= _blamed_on(failure, left)
             left = [name for name in left if name not in lost]
@@ -110,54 +107,42 @@ def ask_in_lives(
     comes from the whole time that the pass takes, and not from a minute of it: a machine that is slower for a while
     would pass for a difference. step: told all that is known so far, and the share that is done.
     """
-    by_workload = measured_by(measurement)
+    processes, by_workload = measurement.processes, measured_by(measurement)
     asked = {name: Asked(*by_workload[name], names) for name, names in wanted.items()}
     total = lives * max(len(asked), 1)
 
     def open_of(group: Group) -> list[Asked]:
         return [each for each in asked.values() if each.group is group and len(each.answers) < lives and each.left]
 
-    while groups := [group for group in measurement.processes.groups if open_of(group)]:
+    def one_life(group: Group, more: bool) -> None:
+        """An answer about each, in an order of its own. more: the next life begins beside this one."""
+        life = processes.next_life(group)
+        order = shuffled(measurement.setting.seed, open_of(group), verb, life.number)
+        for each in order:
+            left = each.left
+            try:
+                processes.take_in(group, each.book, left)
+                if more and each is order[-1]:
+                    processes.begin_ahead(group)
+                what = {"workload": each.book.name, "variants": left, **arguments(each)}
+                since = Since.now()
+                each.answers.append((life.number, life.process.ask(verb, PASS_SECONDS, **what)))
+                each.busy.append(since.busy())
+            except WorkerFailed as failure:
+                each.lost |= _blamed_on(failure, left)
+                processes.end(group)
+                group.used = {}
+                return
+
+    while groups := [group for group in processes.groups if open_of(group)]:
         for group in groups:
             step(asked, sum(len(each.answers) for each in asked.values()) / total)
-            more = len(groups) == 1 and any(len(each.answers) + 1 < lives for each in open_of(group))
-            _one_life(measurement, group, open_of(group), verb, arguments, more=more)
+            one_life(group, len(groups) == 1 and any(len(each.answers) + 1 < lives for each in open_of(group)))
             if len(groups) > 1:  # there is room for one checkpoint at a time
-                measurement.processes.end(group)
-    for group in measurement.processes.groups:
-        measurement.processes.end(group)
+                processes.end(group)
+    for group in processes.groups:
+        processes.end(group)
     step(asked, 1.0)
-
-
-def _one_life(
-    measurement: Measurement,
-    group: Group,
-    open_: Iterable[Asked],
-    verb: str,
-    arguments: Callable[[Asked], Mapping[str, Any]],
-    *,
-    more: bool,
-) -> None:
-    """One answer about each of these, in an order of its own. more: the next life begins beside this one."""
-    processes = measurement.processes
-    life = processes.next_life(group)
-    by_name = {each.book.experiment.workload.name: each for each in open_}
-    order = shuffled(measurement.setting.seed, list(by_name), verb, life.number)
-    for name in order:
-        asked, left = by_name[name], by_name[name].left
-        try:
-            processes.take_in(group, asked.book, left)
-            if more and name == order[-1]:
-                processes.begin_ahead(group)
-            what = {"workload": name, "variants": left, **arguments(asked)}
-            since = Since.now()
-            asked.answers.append((life.number, life.process.ask(verb, PASS_SECONDS, **what)))
-            asked.busy.append(since.busy())
-        except WorkerFailed as failure:
-            asked.lost |= _blamed_on(failure, left)
-            processes.end(group)
-            group.used = {}
-            return
 
 
 def _blamed_on(failure: WorkerFailed, names: Sequence[str]) -> dict[str, str]:
@@ -166,11 +151,11 @@ def _blamed_on(failure: WorkerFailed, names: Sequence[str]) -> dict[str, str]:
     return dict.fromkeys(guilty, failure.reason)
 
 
-# A speed-up that is too good is measured again, another way: both sides alone in fresh processes, timed from outside.
+# -- a speed-up that is too good, measured again another way: both sides alone in fresh processes, timed from outside --
+
 # The parent reads each process's CPU time before and after a stretch of calls. What happens inside, be it in another
 # thread or with the clocks, cannot change that. Drawn outputs are judged as in rounds. A variant that gains much less
 # from outside is excluded; else the second ratio is shown beside the effect.
-
 
 SUSPICIOUS_RATIO = 10.0
 """No change of architecture made a whole model so much faster; what did was a mistake of the measuring."""
@@ -189,28 +174,32 @@ makes the gain inside the larger one, and a short call alone finds its caches wa
 STRETCH_SECONDS = 120.0
 
 
+class Wrong(Exception):
+    """A side gave a wrong output, or left something behind, when it was measured again."""
+
+    def __init__(self, side: str, reason: str) -> None:
+        self.side = side
+        super().__init__(reason)
+
+
 def holds(confirmed: Confirmed) -> bool:
     """Whether the gain from outside is about as large as the one from inside, or larger."""
     lost = confirmed.inside / confirmed.ratio
     return (lost if confirmed.inside >= 1 else 1 / lost) <= MOST_OVERSTATED
 
 
-def suspicious(comparison: Comparison, ratio: float, foreign: Callable[[str], bool]) -> bool:
-    """Whether a measured ratio must be confirmed: a very large one, or a large one in favour of foreign code."""
-    faster = comparison.variant if ratio >= 1 else comparison.baseline
-    least = FOREIGN_RATIO if foreign(faster) else SUSPICIOUS_RATIO
-    return comparison.metric == "time" and max(ratio, 1 / ratio) >= least
-
-
 def confirm(measurement: Measurement, ratios: Mapping[Comparison, float]) -> None:
-    """Measure suspicious ratios of whole models again, and note the results with the state of their experiments.
+    """Measure suspicious ratios of whole models again, very large ones or large ones in favour of foreign code, and
+    note the results with the state of their experiments.
 
     `ratios`: what rounds gave, t_baseline / t_variant. Where much of a gain is not there from outside, the faster side
     is excluded.
     """
     places = measured_by(measurement)
     for comparison, inside in ratios.items():
-        if not suspicious(comparison, inside, measurement.participants.is_outside):
+        faster = comparison.variant if inside >= 1 else comparison.baseline
+        least = FOREIGN_RATIO if measurement.participants.is_outside(faster) else SUSPICIOUS_RATIO
+        if comparison.metric != "time" or max(inside, 1 / inside) < least:
             continue
         group, book = places[comparison.workload]
         if group.folder is not None and comparison in {target.comparison for target in book.remaining().targets}:
@@ -222,44 +211,33 @@ def confirm(measurement: Measurement, ratios: Mapping[Comparison, float]) -> Non
 def _confirm_one(
     measurement: Measurement, group: Group, book: ExperimentState, comparison: Comparison, inside: float
 ) -> None:
+    sides = comparison.variant, comparison.baseline
+    exclude = measurement.participants.exclude
     try:
         result = _from_outside(measurement, group, book, comparison, inside)
-        if isinstance(result, Confirmed) and not holds(result):
+        if not holds(result):
             result = _from_outside(measurement, group, book, comparison, inside)
     except WorkerFailed as failure:
-        side = _sides(comparison)[failure.variant_index or 0]
-        measurement.participants.exclude(side, f"measured again in a fresh process, it {failure.reason}", book)
-        return
-    if isinstance(result, Wrong):
-        text = f"measured again in a fresh process: {result.reason}"
-        measurement.participants.exclude(result.side, text, book)
-        return
-    book.confirmations.append(result)
-    if not holds(result):
-        text = f"{inside:.3g}x timed from inside its process, {result.ratio:.3g}x alone and timed from outside"
-        measurement.participants.exclude(_sides(comparison)[inside < 1], text, book, Cause.REFUSED)
-
-
-@dataclass(frozen=True)
-class Wrong:
-    """A side that gave a wrong output, or left something behind, and what that was."""
-
-    side: str
-    reason: str
-
-
-def _sides(comparison: Comparison) -> tuple[str, str]:
-    return comparison.variant, comparison.baseline
+        side = sides[failure.variant_index or 0]
+        exclude(side, f"measured again in a fresh process, it {failure.reason}", book)
+    except Wrong as wrong:
+        exclude(wrong.side, f"measured again in a fresh process: {wrong}", book)
+    else:
+        book.confirmations.append(result)
+        if not holds(result):
+            text = f"{inside:.3g}x timed from inside its process, {result.ratio:.3g}x alone and timed from outside"
+            exclude(sides[inside < 1], text, book, Cause.REFUSED)
 
 
 def _from_outside(
     measurement: Measurement, group: Group, book: ExperimentState, comparison: Comparison, inside: float
-) -> Confirmed | Wrong:
-    """The ratio as the parent's clock has it, or what is wrong with an output. Raises WorkerFailed with the place of
-    the side that failed, and MeasureError where the process that judges outputs did."""
-    sides = _sides(comparison)
-    workload = book.experiment.workload
-    by_cpu = workload.threads == 1 and measurement.setting.device == "cpu" and not {*sides} & {*book.wall_variants}
+) -> Confirmed:
+    """The ratio as the parent's clock has it. Raises WorkerFailed with the place of the side that failed, Wrong, and
+    MeasureError where the process that judges outputs failed."""
+    sides = comparison.variant, comparison.baseline
+    by_cpu = book.workload.threads == 1 and measurement.setting.device == "cpu" and not {*sides} & {*book.wall_variants}
+    examination = measurement.processes.examination
+    assert examination is not None
     with ExitStack() as stack:
         processes: dict[str, WorkerProcess] = {}
         for side in sides:
@@ -268,58 +246,41 @@ def _from_outside(
             processes[side] = stack.enter_context(closing(fresh))
         for side, process in processes.items():
             with blamed(sides, side):
-                measurement.gates.gate_alone(process, group, book, side)
-        call_ns = {side: book.call_ns[side] for side in sides}
-        times: dict[str, list[float]] = {side: [] for side in sides}
-        calls = 0
+                gate = measurement.gates.begin(process, group, book, side).result()["gate"]
+                if not gate["passed"]:
+                    raise WorkerFailed(f"does not pass its gates: {gate['detail']}")
+
+        def spent_ns(side: str) -> int:
+            return processes[side].cpu_ns() if by_cpu else time.perf_counter_ns()
 
         def stretch(side: str, seconds: float) -> tuple[int, int]:
             """Nanoseconds that a stretch took, and its calls."""
-            process = processes[side]
-            limit = STRETCH_SECONDS + 20 * call_ns[side] / 1e9
+            limit = STRETCH_SECONDS + 20 * book.call_ns[side] / 1e9
             with blamed(sides, side):
-                go = process.ask_in_two("stretch", limit, workload=workload.name, variant=side, seconds=seconds)
-                begun = _spent_ns(process, by_cpu)
+                go = processes[side].ask_in_two("stretch", limit, workload=book.name, variant=side, seconds=seconds)
+                begun = spent_ns(side)
                 done = go()
-            return _spent_ns(process, by_cpu) - begun, done["calls"]
+            return spent_ns(side) - begun, done["calls"]
 
+        def check(side: str) -> None:
+            """Judge an output of the stretch that is over, and what it left behind."""
+            what = {"workload": book.name, "variant": side, "outputs": str(examination.file)}
+            with blamed(sides, side):
+                left = processes[side].ask("stretch_outputs", STRETCH_SECONDS, **what)
+            if left["changed"]:
+                raise Wrong(side, str(left["changed"]))
+            if wrong := measurement.processes.judge(book, measurement.setting.draw_of(0), left["drawn"]).get(side):
+                raise Wrong(side, wrong)
+
+        times: dict[str, list[float]] = {side: [] for side in sides}
+        calls = 0
         asking_ns = {side: statistics.median(stretch(side, 0.0)[0] for _ in range(3)) for side in sides}
         for block in range(BLOCKS):
             for side in sides if block % 2 else sides[::-1]:
-                spent_ns, count = stretch(side, BLOCK_SECONDS)
-                times[side].append(max(spent_ns - asking_ns[side], 1) / count)
+                taken_ns, count = stretch(side, BLOCK_SECONDS)
+                times[side].append(max(taken_ns - asking_ns[side], 1) / count)
                 calls += count
-                if wrong := _wrong(measurement, group, book, processes[side], side, sides):
-                    return Wrong(side, wrong)
+                check(side)
         ratio = statistics.median(times[comparison.baseline]) / statistics.median(times[comparison.variant])
         names = {"variant": comparison.variant, "baseline": comparison.baseline}
         return Confirmed(**names, ratio=ratio, inside=inside, calls=calls)
-
-
-def _spent_ns(process: WorkerProcess, by_cpu: bool) -> int:
-    return process.cpu_ns() if by_cpu else time.perf_counter_ns()
-
-
-def _wrong(
-    measurement: Measurement,
-    group: Group,
-    book: ExperimentState,
-    process: WorkerProcess,
-    side: str,
-    sides: tuple[str, str],
-) -> str | None:
-    """What is wrong with an output of the stretch that is over, or with what it left behind; None where nothing is.
-
-    Raises WorkerFailed as `_from_outside` does, and MeasureError."""
-    examination = measurement.processes.examination
-    assert examination is not None and group.folder is not None
-    what = {"workload": book.experiment.workload.name, "variant": side, "outputs": str(examination.file)}
-    with blamed(sides, side):
-        left = process.ask("stretch_outputs", STRETCH_SECONDS, **what)
-    if left["changed"]:
-        return str(left["changed"])
-    try:
-        wrong = examination.judge(group.folder, book.experiment.workload, measurement.setting.draw_of(0), left["drawn"])
-    except WorkerFailed as failure:
-        raise MeasureError(f"the process that judges outputs {failure.reason} (see log/examiner.log)") from failure
-    return wrong.get(side)

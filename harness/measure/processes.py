@@ -42,9 +42,6 @@ START_SECONDS = 120.0
 ASKING_SECONDS = 60.0
 """What a question may take beside the calls that it is about."""
 
-CALLED = {"gate": "its first calls"}
-"""What people read in place of a question's name."""
-
 
 class WorkerFailed(Exception):
     """A worker died, hung (`hangs`) or refused a command. `variant_index`: place of the variant that was running, if
@@ -207,7 +204,7 @@ class WorkerProcess:
             if not ready:
                 running = self._running()
                 self._kill()
-                what = CALLED.get(verb, repr(verb))
+                what = "its first calls" if verb == "gate" else repr(verb)
                 raise WorkerFailed(f"hangs: no answer to {what} in {timeout_seconds:.0f} s", running, hangs=True)
             chunk = os.read(self.fileno(), 1 << 20)
             if not chunk:

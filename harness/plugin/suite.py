@@ -17,7 +17,7 @@ import pytest
 if TYPE_CHECKING:
     from ..plan.options import Options
     from ..session.questions import Given, Outcome
-    from ..suites.run import Checkout, SuiteResult
+    from ..suites.run import Checkout, SuiteRun
 
 
 def of_suite(item: pytest.Item) -> bool:
@@ -33,7 +33,7 @@ class SuiteSession:
     def __init__(self, options: Callable[[], Options], budget: float | None) -> None:
         self.options = options
         self.budget = budget
-        self.suite: SuiteResult | None = None
+        self.suite: SuiteRun | None = None
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtestloop(self, session: pytest.Session) -> None:
@@ -91,7 +91,7 @@ def _side(config: pytest.Config) -> Checkout:
     return Checkout(SUITE, config.rootpath, config.invocation_params.dir, (*words, *config.args))
 
 
-def _replay(item: pytest.Item, suite: SuiteResult, seconds: Sequence[float]) -> None:
+def _replay(item: pytest.Item, suite: SuiteRun, seconds: Sequence[float]) -> None:
     """Let a test hand its samples over in place of running again."""
     from ..suites.measuring import BENCHMARK
     from .benchmarks import ReplayedCase

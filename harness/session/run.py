@@ -7,12 +7,11 @@ import math
 import shlex
 import shutil
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from llama_workbench.cache import FIX, CacheError, cache_directory, unwritable
 from llama_workbench.datasets import geometries
@@ -26,14 +25,14 @@ from llama_workbench.variants.presets import presets
 from ..claims.model import ClaimError
 from ..claims.reading import load_folder
 from ..evidence.effect import ALPHA
-from ..judge.stopping import differing, proven
+from ..judge.stopping import StoppingRule, differing, proven
 from ..machine.environment import Since, available_bytes, fingerprint, usable_cores
 from ..machine.extras import lacking
 from ..machine.lifeline import Interrupts, Lock
 from ..machine.places import called_as
 from ..measure.choosing import set_horizons
 from ..measure.measurement import OVERTIME_SHARE, Measurement
-from ..measure.participants import Instead, MeasureError, Progress, Setting
+from ..measure.participants import MeasureError, Progress, Setting
 from ..measure.passes import confirm, kept_apart
 from ..measure.processes import ALLOCATOR
 from ..metrics.base import PassContext
@@ -53,14 +52,10 @@ from ..spec.words import Word
 from ..store import remote
 from ..store.files import CLAIMS, MANIFEST, VERDICTS, RunError
 from ..store.folder import RunFolder
-from ..store.schema import FORMAT, LIFE, Checkpoint, Environment, Excluded, Manifest, Sitting
+from ..store.schema import FORMAT, LIFE, Checkpoint, Environment, Excluded, ExperimentRecord, Manifest, Sitting
 from ..store.verdict_schema import Verdict
 from .judging import FirstAnswers, answer_so_far, judge_run, stopping_rule
 from .unfinished import Unfinished
-
-if TYPE_CHECKING:
-    from ..measure.participants import Progress
-
 
 SNAPSHOT_SECONDS = 15.0
 
@@ -125,7 +120,6 @@ class Run:
 
     def __init__(self, plan: Plan, options: Options, progress: Progress, earlier: Unfinished | None = None) -> None:
         self.plan = plan
-        self.instead: Instead | None = None
         self.options = options
         self.progress = progress
         self.earlier = earlier
@@ -162,9 +156,11 @@ class Run:
 
     def _measured(self) -> str:
         """The status that measuring ended with."""
-        begun = time.monotonic()
         try:
-            self._measure(begun)
+            if self.is_open:
+                self.folder.write_json(CLAIMS, [claim.stored() for claim in self.plan.claims])
+                self._write_manifest("running")
+            self._measure(time.monotonic())
         except KeyboardInterrupt:
             self.progress.note(f"interrupted ({self.interrupts.name or 'Ctrl-C'}): what was measured is kept")
             return "interrupted"
@@ -190,12 +186,29 @@ class Run:
         return Result(self.folder, self.earlier.manifest.model_copy(update={"status": "interrupted"}), ())
 
     def _measure(self, begun: float) -> None:
-        if self.is_open:
-            self.folder.write_json(CLAIMS, [claim.stored() for claim in self.plan.claims])
+        """Gates, rounds, and what follows them. begun: when measuring began (`time.monotonic`)."""
+        self.measurement = measurement = self._prepared()
+        with measurement.processes.running():
+            has_models = any(book.workload.has_model for book in measurement.participants.books)
+            self.progress.phase("output checks: logits and operations" if has_models else "output checks")
+            measurement.gates.pass_gates()
+            if self.earlier is not None:  # it goes on from here
+                self.earlier.check(measurement)
+                self.is_open = True
+                self.folder.reopen(self._manifest("running"))
             self._write_manifest("running")
-        if self.instead is not None:
-            return self.instead.measure(self.folder, self._keep, partial(self._write_manifest, "running"))
-        if models := [each.workload for each in self.plan.experiments if each.workload.has_model]:
+            if self.options.gates_only:
+                return
+            rule = self._measure_rounds(measurement, begun)
+            hold_to_roof(measurement, self.folder, self.configs)
+            confirm(measurement, rule.ratios())
+            self._make_passes(measurement)
+            self._look_closer(measurement, partial(differing, rule))
+
+    def _prepared(self) -> Measurement:
+        """What will be measured, with its checkpoints on disk. Rounds are judged by the manifest's gates and
+        exclusions: those are on disk first, whenever the run is killed."""
+        if any(each.workload.has_model for each in self.plan.experiments):
             self.progress.phase("checkpoints")
         without_cache = cache_note(self.plan, self.cache)
         folders, parameters, without_room = self._checkpoints()  # where these cannot be written, that alone is told
@@ -213,47 +226,36 @@ class Run:
             cache=self.cache, logs=logs, seed=self.options.seed, progress=self.progress, strict=self.options.strict,
             budget_seconds=math.inf if self.earlier or self.options.gates_only else self.options.budget_seconds,
         )  # fmt: skip
-        # Rounds are judged by the manifest's gates and exclusions: those are on disk first, whenever the run is killed.
-        measurement = Measurement.of(self.plan.experiments, setting, partial(self._write_manifest, "running"))
-        self.measurement = measurement
+        measurement = Measurement(self.plan.experiments, setting, partial(self._write_manifest, "running"))
         if self.earlier is not None:
             self.earlier.prepare(measurement)
-        with measurement.processes.running():
-            self.progress.phase("output checks: logits and operations" if models else "output checks")
-            measurement.gates.pass_gates()
-            if self.earlier is not None:  # it goes on from here
-                self.earlier.check(measurement)
-                self.is_open = True
-                self.folder.reopen(self._manifest("running"))
-            self._write_manifest("running")
-            if self.options.gates_only:
-                return
-            self.progress.phase("rounds")
-            books = {book.experiment.workload.name: book for book in measurement.participants.books}
-            wall = {name: book.wall_variants for name, book in books.items()}  # as they stand when a round counts
-            seconds = self.options.budget_seconds
-            if self.options.budget_has_gates:  # gates and overtime are parts of it
-                seconds = max((seconds - (time.monotonic() - begun)) / (1 + OVERTIME_SHARE), 1.0)
-            set_horizons(measurement.processes.groups, seconds)
-            self._write_manifest("running")
-            plans = {name: (book.horizon, book.early) for name, book in books.items()}
-            to_compare, is_saved = self.options.to_compare, self.options.is_saved
-            rule = stopping_rule(self.plan, wall, self.machine, plans, to_compare=to_compare, is_saved=is_saved)
-            for finished in self.earlier.rounds if self.earlier else ():
-                rule.add(finished)
-                books[finished.workload].note_life(finished)
-            rule.end_life()
-            pairs = self.plan.comparisons() if self.plan.mode == "compare" and not self.plan.is_tabled else []
-            open_ = [pair for pair in pairs if proven(rule, pair) is None]
-            answers, begun_rounds = FirstAnswers(rule, open_, self.progress.note), Since.now()
-            try:
-                measurement.schedule.run(rule, partial(self._keep, answers=answers), seconds=seconds)
-            finally:
-                self.others = begun_rounds.busy()
-            hold_to_roof(measurement, self.folder, self.configs)
-            confirm(measurement, rule.ratios())
-            self._make_passes(measurement)
-            self._look_closer(measurement, partial(differing, rule))
+        return measurement
+
+    def _measure_rounds(self, measurement: Measurement, begun: float) -> StoppingRule:
+        """The rounds, and the rule that ended them."""
+        self.progress.phase("rounds")
+        seconds = self.options.budget_seconds
+        if self.options.budget_has_gates:  # gates and overtime are parts of it
+            seconds = max((seconds - (time.monotonic() - begun)) / (1 + OVERTIME_SHARE), 1.0)
+        set_horizons(measurement.processes.groups, seconds)
+        self._write_manifest("running")
+        books = {book.name: book for book in measurement.participants.books}
+        wall = {name: book.wall_variants for name, book in books.items()}  # as they stand when a round counts
+        plans = {name: (book.horizon, book.early) for name, book in books.items()}
+        to_compare, is_saved = self.options.to_compare, self.options.is_saved
+        rule = stopping_rule(self.plan, wall, self.machine, plans, to_compare=to_compare, is_saved=is_saved)
+        for finished in self.earlier.rounds if self.earlier else ():
+            rule.add(finished)
+            books[finished.workload].note_life(finished)
+        rule.end_life()
+        pairs = self.plan.comparisons() if self.plan.mode == "compare" and not self.plan.is_tabled else []
+        open_ = [pair for pair in pairs if proven(rule, pair) is None]
+        answers, begun_rounds = FirstAnswers(rule, open_, self.progress.note), Since.now()
+        try:
+            measurement.schedule.run(rule, partial(self._keep, answers=answers), seconds=seconds)
+        finally:
+            self.others = begun_rounds.busy()
+        return rule
 
     def _look_closer(self, measurement: Measurement, apart: Callable[[Comparison], tuple[float, float] | None]) -> None:
         if self.plan.mode == "compare" and self.folder.finished_rounds():
@@ -296,7 +298,11 @@ class Run:
 
         models = [one for one in self.plan.experiments if one.workload.has_model]
         folders, parameters, real = dict[str, Path](), dict[str, int](), real_geometry(self.options) if models else None
-        without_room = left_out(models, real, self.cache) if self.plan.device == "cpu" else {}
+        without_room = {
+            one.workload.name: reason
+            for one in (models if self.plan.device == "cpu" else ())
+            if (reason := no_room(one, real or geometries.get(one.workload.geometry), None if real else self.cache))
+        }
         for name in dict.fromkeys(one.workload.geometry for one in models if one.workload.name not in without_room):
             geometry = real or geometries.get(name)
             self.configs[name] = geometry.config
@@ -321,7 +327,7 @@ class Run:
             self.last_snapshot = time.monotonic()
 
     def _manifest(self, status: str) -> Manifest:
-        measurement, books = self.measurement, self.measurement.participants.books if self.measurement else []
+        measurement = self.measurement
         checkpoints = measurement.processes.checkpoints if measurement else {}
         excluded = measurement.participants.excluded if measurement else {}
         before = self.earlier.manifest if self.earlier else Manifest()
@@ -351,9 +357,12 @@ class Run:
             checkpoints={
                 name: Checkpoint.model_validate(read | own.get(name, {})) for name, read in checkpoints.items()
             },
-            experiments=self.instead.experiments() if self.instead else [book.record() for book in books],
+            experiments=self._experiments(),
             excluded=[Excluded(variant=name, reason=reason) for name, reason in excluded.items()],
         )  # fmt: skip
+
+    def _experiments(self) -> list[ExperimentRecord]:
+        return [book.record() for book in self.measurement.participants.books] if self.measurement else []
 
     def _write_manifest(self, status: str) -> None:
         if self.is_open:
@@ -417,15 +426,6 @@ LARGE_PARAMETERS = 1_000_000_000
 
 SPARE_SHARE = 0.5
 """Of the weights: for calls and the reference, and for what else the run holds."""
-
-
-def left_out(models: Sequence[Experiment], real: Geometry | None, cache: Path) -> dict[str, str]:
-    """Workload → why there is no room for its model, where there is none. real: the user's model, in place of all."""
-    asked = (
-        (one.workload.name, no_room(one, real or geometries.get(one.workload.geometry), None if real else cache))
-        for one in models
-    )
-    return {name: reason for name, reason in asked if reason}
 
 
 def no_room(experiment: Experiment, geometry: Geometry, cache: Path | None) -> str:

@@ -30,7 +30,6 @@ from ..evidence.effect import ALPHA
 from ..machine.environment import changed_since, device_differences, fingerprint
 from ..machine.lifeline import Lock
 from ..measure.measurement import Measurement
-from ..measure.participants import Earlier
 from ..measure.processes import ALLOCATOR
 from ..plan.experiments import Plan, experiments_of, renaming, sources_of
 from ..plan.functions import Functions, added_sources, functions_of
@@ -198,15 +197,6 @@ class Unfinished:
             raise RunError(self.folder.path, "another command resumed this run meanwhile", "Give the command again.")
 
     @property
-    def last_process(self) -> int:
-        """The number of the last process that measured."""
-        return max((each.process for each in self.rounds), default=0)
-
-    def excluded(self) -> dict[str, str]:
-        """What was left out of the whole run, and stays so: the code is the same."""
-        return {entry.variant: entry.reason for entry in self.manifest.excluded}
-
-    @property
     def budget_seconds(self) -> float:
         """What its last sitting was given."""
         return self.manifest.sittings[-1].budget_seconds
@@ -228,25 +218,22 @@ class Unfinished:
             rounds[finished.workload] += 1
             numbers[finished.workload] = max(numbers.get(finished.workload, -1), finished.number)
         known = {entry.workload.name: entry for entry in self.manifest.experiments}
-        measurement.participants.excluded |= self.excluded()
+        everywhere = {entry.variant: entry.reason for entry in self.manifest.excluded}  # the code is the same
+        measurement.participants.excluded |= everywhere
         for group in measurement.processes.groups:
-            group.processes = self.last_process
+            group.processes = max((each.process for each in self.rounds), default=0)
         for book in measurement.participants.books:
-            name = book.experiment.workload.name
-            entry = known[name]
-            out = self.excluded() | {each.variant: each.reason for each in entry.excluded}
+            name, entry = book.name, known[book.name]
+            out = everywhere | {each.variant: each.reason for each in entry.excluded}
             book.excluded |= {each: reason for each, reason in out.items() if each in book.experiment.entered()}
             book.causes |= {each.variant: each.cause for each in entry.excluded if each.cause is not Cause.EXCLUDED}
             book.gates |= {each: gate for each, gate in entry.gates.items() if each in out}
             book.traces |= {each: trace for each, trace in entry.traces.items() if each in out}
             book.wall_variants += entry.clock.wall_variants
             book.forgotten = numbers.get(name, -1) + 1
-            blocks, seconds = min(entry.blocks, rounds[name]), entry.seconds or 0.0
             book.own_processes |= entry.own_processes
             book.horizon, book.early, book.lost_lives = entry.horizon, entry.early, list(entry.lost_lives)
-            wall = entry.wall_seconds or seconds  # runs of before counted only their rounds
-            sampled, compared = entry.sampled_seconds or 0.0, entry.compared_seconds or 0.0
-            book.earlier = Earlier(rounds[name], blocks, seconds, sampled, compared, wall)
+            book.earlier = entry.model_copy(update={"rounds": rounds[name]})
             if rounds and entry.apart is not None:
                 ways = {Comparison(name, e.variant, e.baseline, e.metric): e.blocks for e in entry.apart}
                 book.pairs_apart = frozenset(ways)

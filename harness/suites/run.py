@@ -8,7 +8,7 @@ import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,7 +18,6 @@ from rich.table import Table
 from rich.text import Text
 
 from llama_workbench import ROOT
-from llama_workbench.cache import cache_directory
 from llama_workbench.variants import FUNCTION_YARDSTICK, digests
 
 from ..baselines.revisions import INCONCLUSIVE, NOT_SLOWER, SLOWER, RevisionRow, Row, time_text
@@ -181,7 +180,7 @@ class Pairs:
 
     def take(self, tests: Sequence[str]) -> None:
         """Measure these, which all sides have."""
-        self.tests = {test: Test() for test in tests}
+        self.tests |= {test: Test() for test in tests}
 
     def open(self, horizon: float) -> list[str]:
         """The tests that need more rounds, in a fresh order: file by file, so that fixtures of a file can be shared."""
@@ -334,14 +333,29 @@ class SuitePlan(Plan):
         return False
 
 
-@dataclass(frozen=True)
-class SuiteResult:
-    """What a run of a suite came to."""
+class SuiteRun(Run):
+    """Measures a suite in place of a plan's workloads. budget: seconds, where they were given. wanted: the tests; None:
+    all. result: what it came to."""
 
     result: Result
-    collected: Collected
-    tests: dict[str, Test]
-    sides: tuple[Checkout, ...]
+
+    def __init__(
+        self,
+        plan: SuitePlan,
+        options: Options,
+        progress: Progress,
+        sides: Sequence[Checkout],
+        budget: float | None,
+        wanted: Sequence[str] | None,
+    ) -> None:
+        super().__init__(plan, options, progress)
+        self.sources = Sources(variants={}, harness=digests.digest_of_folders((*MEASURING, ROOT / "harness/suites")))
+        self.sides = tuple(sides)
+        self.budget = budget
+        self.wanted = wanted
+        self.horizon = 0
+        self.driver = Pairs(self.sides, options.seed)
+        self.collected, self.tests = self.driver.collected, self.driver.tests
 
     def only_at(self) -> dict[str, str]:
         """Test → the one side of two that has it."""
@@ -359,71 +373,43 @@ class SuiteResult:
             lines.append(f"{test}: not measured: {why}")
         return lines
 
-
-class Suite:
-    """Measures a suite in place of a plan's workloads. budget: seconds, where they were given. wanted: the tests; None:
-    all."""
-
-    def __init__(
-        self,
-        sides: Sequence[Checkout],
-        options: Options,
-        progress: Progress,
-        budget: float | None,
-        wanted: Sequence[str] | None,
-    ) -> None:
-        self.sides = tuple(sides)
-        self.progress = progress
-        self.budget = budget
-        self.wanted = wanted
-        self.horizon = 0
-        self.begun = time.monotonic()
-        self.driver = Pairs(self.sides, options.seed)
-
-    def measure(self, folder: RunFolder, keep: Callable[[Round], None], write_manifest: Callable[[], None]) -> None:
-        self.progress.phase("collecting the suite")
-        (logs := folder.path / "log").mkdir(exist_ok=True)
-        with tempfile.TemporaryDirectory(prefix="workbench-suite-", ignore_cleanup_errors=True) as scratch:
-            self._pairs(Places(Path(scratch), cache_directory(), logs), keep, write_manifest)
-
-    def experiments(self) -> list[ExperimentRecord]:
-        names = [side.name for side in self.sides]
-        return [_experiment(test, state, names, self.horizon) for test, state in self.driver.tests.items()]
-
-    def _pairs(self, places: Places, keep: Callable[[Round], None], write_manifest: Callable[[], None]) -> None:
+    def _measure(self, begun: float) -> None:
         """Pairs of processes until each test has its rounds. The first says how many there will be."""
+        self.progress.phase("collecting the suite")
+        (logs := self.folder.path / "log").mkdir(exist_ok=True)
         driver, lost, horizon = self.driver, 0, math.inf
-        while driver.number == 0 or ((tests := driver.open(horizon)) and lost <= LOST):
-            started = time.monotonic()
-            try:
-                with driver.processes(places) as processes:
+        with tempfile.TemporaryDirectory(prefix="workbench-suite-", ignore_cleanup_errors=True) as scratch:
+            places = Places(Path(scratch), self.cache, logs)
+            while driver.number == 0 or ((tests := driver.open(horizon)) and lost <= LOST):
+                started = time.monotonic()
+                try:
+                    with driver.processes(places) as processes:
+                        if driver.number == 1:
+                            tests = self._taken(places)
+                            self._write_manifest("running")
+                        for test, finished in driver.rounds(processes, tests):
+                            state = self.tests[test]
+                            state.seconds, started = state.seconds + time.monotonic() - started, time.monotonic()
+                            if finished is not None:
+                                self._keep(finished)
+                            self._show(test, time.monotonic() - begun)
+                except WorkerFailed as failure:
+                    lost += 1
                     if driver.number == 1:
-                        tests = self._taken(places)
-                        write_manifest()
-                    for test, finished in driver.rounds(processes, tests):
-                        state = driver.tests[test]
-                        state.seconds, started = state.seconds + time.monotonic() - started, time.monotonic()
-                        if finished is not None:
-                            keep(finished)
-                        self._show(test)
-            except WorkerFailed as failure:
-                lost += 1
+                        raise MeasureError(f"the suite cannot be started: {failure.reason}; {places}") from failure
                 if driver.number == 1:
-                    raise MeasureError(f"the suite cannot be started: {failure.reason}; {places}") from failure
-            if driver.number == 1:
-                out = {test for test, state in driver.tests.items() if state.left_out} | {*driver.collected.skipped}
-                once = sum(driver.tests[test].seconds for test in out)
-                horizon = self.horizon = self._planned(time.monotonic() - self.begun - once)
+                    out = {test for test, state in self.tests.items() if state.left_out} | {*self.collected.skipped}
+                    once = sum(self.tests[test].seconds for test in out)
+                    horizon = self.horizon = self._planned(time.monotonic() - begun - once)
 
     def _taken(self, places: Places) -> list[str]:
         """The tests that all sides have, in the order of the first pair. Raises MeasureError where there are none."""
-        collected = self.driver.collected
-        tests = [test for test, sides in collected.tests.items() if len(sides) == len(self.sides)]
+        tests = [test for test, sides in self.collected.tests.items() if len(sides) == len(self.sides)]
         if self.wanted is not None:
             tests = [test for test in tests if test in {*self.wanted}]
         if not tests:
             what = "both sides have" if len(self.sides) > 1 else "can be collected"
-            raise MeasureError("\n".join([f"no benchmark that {what}; {places}", *collected.problems()]))
+            raise MeasureError("\n".join([f"no benchmark that {what}; {places}", *self.collected.problems()]))
         self.driver.take(tests)
         self.horizon = processes_needed(len(tests), ALPHA)
         self.progress.phase(f"{len(tests)} benchmarks, {' and '.join(side.name for side in self.sides)}")
@@ -431,72 +417,61 @@ class Suite:
 
     def _planned(self, seconds_each: float) -> int:
         """How many processes each side will have, by what the first ones took."""
-        least = processes_needed(len(self.driver.tests), ALPHA)
+        least = processes_needed(len(self.tests), ALPHA)
         planned = max(PROCESSES, least + SPARE) if self.budget is None else max(least, int(self.budget / seconds_each))
         self.progress.note(f"{planned} processes of each side, about {planned * seconds_each / 60:.1f} min in all")
         return planned
 
-    def _show(self, test: str) -> None:
-        done = sum(state.rounds for state in self.driver.tests.values())
-        share = done / (len(self.driver.tests) * max(self.horizon, 1))
-        spent = time.monotonic() - self.begun
+    def _show(self, test: str, spent: float) -> None:
+        done = sum(state.rounds for state in self.tests.values())
+        share = done / (len(self.tests) * max(self.horizon, 1))
         left = spent * (1 / share - 1) if share and self.driver.number > 1 else math.nan
         self.progress.step(f"{test}, process {self.driver.number}", min(share, 1.0), left)
 
-
-def _experiment(test: str, state: Test, sides: Sequence[str], horizon: int) -> ExperimentRecord:
-    return ExperimentRecord(
-        workload=Workload(name=test, kind="call", payload=ITS_TEST, tokens=1, threads=1, calm=False),
-        variants=[*sides, FUNCTION_YARDSTICK],
-        baseline=sides[0],
-        clock=Clock(default="wall" if WAITS < state.waits < math.inf else "cpu"),
-        rounds=state.rounds,
-        horizon=horizon or None,
-        own_processes=True,
-        seconds=state.seconds,
-        wall_seconds=state.seconds,
-        sampled_seconds=state.sampled,
-        compared_seconds=state.sampled,
-        excluded=[Excluded(variant=side, reason=f"its test fails: {why}") for side, why in state.left_out.items()],
-    )
+    def _experiments(self) -> list[ExperimentRecord]:
+        return [
+            ExperimentRecord(
+                workload=Workload(name=test, kind="call", payload=ITS_TEST, tokens=1, threads=1, calm=False),
+                variants=[*(side.name for side in self.sides), FUNCTION_YARDSTICK],
+                baseline=self.sides[0].name,
+                clock=Clock(default="wall" if WAITS < state.waits < math.inf else "cpu"),
+                rounds=state.rounds,
+                horizon=self.horizon or None,
+                own_processes=True,
+                seconds=state.seconds,
+                wall_seconds=state.seconds,
+                sampled_seconds=state.sampled,
+                compared_seconds=state.sampled,
+                excluded=[
+                    Excluded(variant=name, reason=f"its test fails: {why}") for name, why in state.left_out.items()
+                ],
+            )
+            for test, state in self.tests.items()
+        ]
 
 
 def measure_suite(
     side: Checkout, options: Options, progress: Progress, *, budget: float | None, wanted: Sequence[str]
-) -> SuiteResult:
+) -> SuiteRun:
     """Measure these tests as they are now. Raises what `run.USER_ERRORS` lists."""
-    return _measured((side,), (), (), options, progress, budget=budget, wanted=wanted)
+    run = SuiteRun(SuitePlan("compare", (), (), (), {}), options, progress, (side,), budget, wanted)
+    run.result = run.measure()
+    return run
 
 
 def compare_suites(
     paths: Sequence[str], revisions: tuple[str, str], condition: Condition, options: Options, progress: Progress,
     budget: float | None, build: str = "",
-) -> SuiteResult:  # fmt: skip
+) -> SuiteRun:  # fmt: skip
     """Measure a suite at two revisions, the first as baseline. build: the command that builds one. Raises what
     `run.USER_ERRORS` lists."""
     names = [f"{SUITE}-{name_of(revision)}" for revision in revisions]
     names[1] += "-2" * (names[0] == names[1])
     sides = [_side_at(name, revision, paths, build) for name, revision in zip(names, revisions, strict=True)]
-    pair = (names[0], names[1])
-    return _measured(sides, (pair,), (condition,), options, progress, budget=budget)
-
-
-def _measured(
-    sides: Sequence[Checkout],
-    pairs: tuple[tuple[str, str], ...],
-    conditions: tuple[Condition, ...],
-    options: Options,
-    progress: Progress,
-    *,
-    budget: float | None,
-    wanted: Sequence[str] | None = None,
-) -> SuiteResult:
-    plan = SuitePlan("compare", (), pairs, (), {}, conditions=conditions)
-    suite = Suite(sides, options, progress, budget, wanted)
-    run = Run(plan, options, progress)
-    run.instead = suite
-    run.sources = Sources(variants={}, harness=digests.digest_of_folders((*MEASURING, ROOT / "harness" / "suites")))
-    return SuiteResult(run.measure(), suite.driver.collected, suite.driver.tests, suite.sides)
+    plan = SuitePlan("compare", (), ((names[0], names[1]),), (), {}, conditions=(condition,))
+    run = SuiteRun(plan, options, progress, sides, budget, None)
+    run.result = run.measure()
+    return run
 
 
 def _side_at(name: str, revision: str, paths: Sequence[str], build: str) -> Checkout:
@@ -517,11 +492,11 @@ def is_suite(subject: str) -> bool:
     return ":" not in path and (path.endswith(".py") or "/" in path or Path(path).exists())
 
 
-def call_seconds(folder: RunFolder, side: str = SUITE) -> dict[str, list[float]]:
+def call_seconds(folder: RunFolder) -> dict[str, list[float]]:
     """Test → the median time of a call in each process, by the clock that counts. Raises RunError."""
     samples, taken = folder.read_samples(), dict[str, list[float]]()
     for experiment in folder.manifest().experiments:
-        here = samples.where(workload=experiment.workload.name, variant=side)
+        here = samples.where(workload=experiment.workload.name, variant=SUITE)
         times = here[f"{experiment.clock.default or 'cpu'}_ns"] / here["repeats"] / 1e9
         medians = [float(statistics.median(times[here["process"] == number])) for number in {*here["process"].tolist()}]
         taken[experiment.workload.name] = medians
