@@ -118,18 +118,18 @@ def ask_in_lives(
         """An answer about each, in an order of its own. more: the next life begins beside this one."""
         life = processes.next_life(group)
         order = shuffled(measurement.setting.seed, open_of(group), verb, life.number)
-        for each in order:
-            left = each.left
+        for entry in order:
+            left = entry.left
             try:
-                processes.take_in(group, each.book, left)
-                if more and each is order[-1]:
+                processes.take_in(group, entry.book, left)
+                if more and entry is order[-1]:
                     processes.begin_ahead(group)
-                what = {"workload": each.book.name, "variants": left, **arguments(each)}
+                what = {"workload": entry.book.name, "variants": left, **arguments(entry)}
                 since = Since.now()
-                each.answers.append((life.number, life.process.ask(verb, PASS_SECONDS, **what)))
-                each.busy.append(since.busy())
+                entry.answers.append((life.number, life.process.ask(verb, PASS_SECONDS, **what)))
+                entry.busy.append(since.busy())
             except WorkerFailed as failure:
-                each.lost |= _blamed_on(failure, left)
+                entry.lost |= _blamed_on(failure, left)
                 processes.end(group)
                 group.used = {}
                 return
