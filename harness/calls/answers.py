@@ -28,10 +28,8 @@ LONGEST_TEXT = 240
 
 
 def arrays_differ(numpy: Any, got: Any, expected: Any, *, kind: str = "", is_column: bool = False) -> Iterator[str]:
-    """What is told of two arrays of one shape and type, or of two columns of a table; nothing where they agree.
-
-    kind: the name of their type, where they come from another library.
-    """
+    """What is told of two arrays of one shape and type, or of two columns of a table; nothing where they agree. kind:
+    the name of their type, where they come from another library."""
     kind = kind or expected.dtype.name
     if expected.dtype.kind == "V":  # types that numpy has none for, such as bfloat16
         got, expected = got.astype(float), expected.astype(float)
@@ -222,12 +220,9 @@ HINT = "say what counts with --check FILE:FUNCTION"
 
 
 def difference(got: Any, expected: Any, check: Callable[..., Any] | None = None, *, hint: bool = True) -> str:
-    """Where the answers differ, in words; empty where they agree.
-
-    check: the user's own comparison, called with both. It says that they differ by False, or by raising. One that takes
-    one answer gives what counts of it, and that is compared. hint: whether the text names the option for one, where
-    there is none.
-    """
+    """Where the answers differ, in words; empty where they agree. check: the user's own comparison, called with both.
+    It says that they differ by False, or by raising. One that takes one answer gives what counts of it, and that is
+    compared. hint: whether the text names the option for one, where there is none."""
     if unready := why_unready(got):
         return unready
     if check is None:

@@ -122,8 +122,7 @@ class Called:
     the baseline's code. is_fresh: whether it is a command, so that each call begins a process of its own.
     shares_answers: whether the baseline's answers can be compared with those of a side from another world. is_refused:
     whether it is left out although no answer is known to be wrong: they change, or are none yet. times_parts: whether
-    it says itself which part of a call counts.
-    """
+    it says itself which part of a call counts."""
 
     def __init__(
         self,

@@ -99,7 +99,11 @@ class _Writer:
         elif isinstance(value, tuple) and hasattr(kind, "_fields"):
             fields = dict(zip(kind._fields, value))
         elif isinstance(value, (list, tuple)):
-            return {KIND: "list" if isinstance(value, list) else "tuple", "items": self._items(value, where, depth)}
+            if set(map(type, value)) <= SIMPLE and all(map(_is_json, value)):  # of a million numbers, in one step
+                items = list(value)
+            else:
+                items = [self.plain(part, f"{where}[{index}]", depth) for index, part in enumerate(value)]
+            return {KIND: "list" if isinstance(value, list) else "tuple", "items": items}
         else:
             return self._lost(f"a {kind.__qualname__}", where)
         return {KIND: "dict", "items": self._pairs({"class": kind.__qualname__, **fields}, where, depth)}
@@ -108,11 +112,6 @@ class _Writer:
         if not self._names_alone:
             raise NotCarried(f"{where + ': ' if where else ''}{what}")
         return {KIND: "unknown", "what": what}
-
-    def _items(self, values: Sequence[Any], where: str, depth: int) -> list[Any]:
-        if set(map(type, values)) <= SIMPLE and all(map(_is_json, values)):  # of a million numbers, in one step
-            return list(values)
-        return [self.plain(each, f"{where}[{index}]", depth) for index, each in enumerate(values)]
 
     def _pairs(self, table: Mapping[Any, Any], where: str, depth: int) -> list[Any]:
         return [

@@ -25,11 +25,9 @@ IGNORE, PREPARE, CONCLUDE, INPUT = "--ignore-failure", "--prepare", "--conclude"
 
 @dataclass(frozen=True)
 class CommandSettings:
-    """How the commands of a comparison are run, the same on both sides.
-
-    ignore_failure: exit codes that are no failure, ANY_CODE for all. prepare, conclude: commands that run before and
-    after each call and are not timed. input: the file that is standard input; empty: nothing is.
-    """
+    """How the commands of a comparison are run, the same on both sides. ignore_failure: exit codes that are no failure,
+    ANY_CODE for all. prepare, conclude: commands that run before and after each call and are not timed. input: the file
+    that is standard input; empty: nothing is."""
 
     ignore_failure: Union[str, Sequence[int]] = ()
     prepare: str = ""
@@ -76,11 +74,8 @@ class CommandFailed(RuntimeError):
 
 class Command:
     """Runs a command without a shell; what it is called with are further words of it. It gives what the command wrote
-    to standard output, and raises CommandFailed.
-
-    variables: of its environment, beside those of this process. uncounted_ns: of its last call, the time of what ran
-    before and after the command.
-    """
+    to standard output, and raises CommandFailed. variables: of its environment, beside those of this process.
+    uncounted_ns: of its last call, the time of what ran before and after the command."""
 
     def __init__(
         self, words: Sequence[str], settings: CommandSettings = AS_THEY_ARE, variables: Mapping[str, str] | None = None

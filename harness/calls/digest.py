@@ -17,10 +17,8 @@ from .world import INSTALLED, STANDARD
 
 def digest_of(source: Source) -> str:
     """SHA-256 of what a source stands for: of a revision its commit; of a file or module its code, and what that
-    imports by name from its folders; of an installed module the version of its package; of a command its words.
-
-    Data files, and modules whose names are made while the code runs, are not seen. Raises OutsideVariantError.
-    """
+    imports by name from its folders; of an installed module the version of its package; of a command its words. Data
+    files, and modules whose names are made while the code runs, are not seen. Raises OutsideVariantError."""
     if source.command:
         return hashlib.sha256(source.command.encode()).hexdigest()
     what = f"{source.function}{'()' * source.factory}"

@@ -128,11 +128,9 @@ class PythonEnvironment:
 
 
 def environments_at(places: Iterable[str]) -> dict[str, PythonEnvironment]:
-    """Place, as the user named it → the environment there; the interpreters are started, all at the same time.
-
-    A place is the folder of a virtual environment or an interpreter. Raises SourceError: there is none, or its
-    Python is too old or broken.
-    """
+    """Place, as the user named it → the environment there; the interpreters are started, all at the same time. A place
+    is the folder of a virtual environment or an interpreter. Raises SourceError: there is none, or its Python is too
+    old or broken."""
     pythons = {place: interpreter_at(place) for place in dict.fromkeys(places)}
     interpreters = sorted(set(pythons.values()))
     with ThreadPoolExecutor() as pool:
@@ -217,10 +215,8 @@ def _checked(place: str, python: str, facts: Mapping[str, Any] | str) -> PythonE
 def facts_of(
     environments: Mapping[str, PythonEnvironment], imported: Collection[str] = ()
 ) -> dict[str, dict[str, Any]]:
-    """Side → its Python, and the versions there of the packages that matter or differ between the sides.
-
-    A package that a side does not have is null there. Of those that differ the `imported` ones come first.
-    """
+    """Side → its Python, and the versions there of the packages that matter or differ between the sides. A package that
+    a side does not have is null there. Of those that differ the `imported` ones come first."""
     names = {name for environment in environments.values() for name in environment.packages}
     differ = {name for name in names if len({each.packages.get(name) for each in environments.values()}) > 1}
     shown = sorted(differ | (names & set(PACKAGES)))

@@ -24,11 +24,8 @@ if TYPE_CHECKING:
 
 class TimedPart:
     """Calls a function between `before` and `after`, which are given the same arguments. Where the function has blocks
-    `with timed()`, these alone count.
-
-    counted_ns: CPU time of the thread and wall time that count, of all calls since `begin`. uncounted_ns: wall time of
-    the last call that does not count.
-    """
+    `with timed()`, these alone count. counted_ns: CPU time of the thread and wall time that count, of all calls since
+    `begin`. uncounted_ns: wall time of the last call that does not count."""
 
     def __init__(
         self,
@@ -134,7 +131,7 @@ class FirstLook:
                 one, other = ("a part", "all") if call.is_part else ("all", "a part")
                 return f"{one} of its call counts, and {other} of the baseline's: use llama_workbench.timed in both"
             if wrong := called.wrong(number, call.got, [expected.got]):
-                return self.why_unsteady(number) or f"{wrong}{self._used_up(called.side)}"
+                return self.why_unsteady(number) or wrong
             most_ns = SLOW_FIRST_NS if is_first else SLOW_NS
             if call.ns > most_ns or called.make_ns > SLOW_NS:
                 break
@@ -168,17 +165,7 @@ class FirstLook:
             )
         return (
             f"keeps state: its answer depends on how often it was called {where}. Let {name} make what it keeps, "
-            f"anew for each call, and take it as an argument, or {HINT}{self._used_up(of)}"
-        )
-
-    def _used_up(self, of: Function) -> str:
-        """What of the input may be used up, because it is handed out again and nobody sees what a call does to it."""
-        shared = [each for each in self._handed_again(of, GATED[0]) if not Seen(each).digest]
-        name = self._called.payload_name
-        return (
-            f". {name} hands out the same {kinds_of(shared)} each time: if a call uses it up, make it anew there"
-            if shared
-            else ""
+            f"anew for each call, and take it as an argument, or {HINT}"
         )
 
     def _changing(self, of: Function, number: int) -> tuple[str, bool]:
@@ -219,7 +206,7 @@ class FirstLook:
         memo: dict[int, Any] = {}
         shared: list[Any] = []
         if self._hands_again:
-            shared = self._handed_again(of, number, arguments)
+            shared = handed_again(arguments, of.payload.arguments(number))
             arguments = copied(arguments, memo) if self._can_copy else arguments
         twins = [memo.get(id(each), each) for each in shared]
         before, twins_before = Seen(arguments).digest, [Seen(each).digest for each in twins]
@@ -242,10 +229,6 @@ class FirstLook:
                 f"time, of which no copy can be made: make it anew in {name}"
             )
         return _Call(got, ns, changes, bool(spoilt), uncounted_ns, is_part)
-
-    def _handed_again(self, of: Function, number: int, first: Arguments | None = None) -> list[Any]:
-        first = of.payload.arguments(number) if first is None else first
-        return handed_again(first, of.payload.arguments(number))
 
     def _look_at_inputs(self) -> None:
         """Are inputs the same each time, and how long does one take? Raises PayloadError where they cannot be used."""

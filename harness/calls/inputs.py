@@ -34,11 +34,9 @@ class _Bare:
 
 
 class Seen:
-    """What can be seen of a value.
-
-    digest: the same for the same content; empty where something of it cannot be seen. held: by id, what has a state of
-    its own, which a call may change. can_copy: whether a copy of it is harmless, as far as is known.
-    """
+    """What can be seen of a value. digest: the same for the same content; empty where something of it cannot be seen.
+    held: by id, what has a state of its own, which a call may change. can_copy: whether a copy of it is harmless, as
+    far as is known."""
 
     def __init__(self, value: Any) -> None:
         self.held: dict[int, Any] = {}
@@ -250,8 +248,7 @@ class Payload:
 
     generators: those of GENERATORS that are seeded: all of them, until `used` was asked which ones it draws from.
     copies: whether a copy is given of what the function hands out, because calls change it. size: what the function is
-    given beside the seed; 0: nothing.
-    """
+    given beside the seed; 0: nothing."""
 
     def __init__(self, function: Callable[..., Any], draw: str, size: int = 0) -> None:
         self._function = function
@@ -262,10 +259,8 @@ class Payload:
         self.copies = False
 
     def used(self, numbers: Sequence[int]) -> tuple[str, ...]:
-        """The generators that making these inputs draws from. Seeding one takes up to 50 µs, more than many an input.
-
-        A generator whose module is imported by the first call counts as used: its state before is not known.
-        """
+        """The generators that making these inputs draws from. Seeding one takes up to 50 µs, more than many an input. A
+        generator whose module is imported by the first call counts as used: its state before is not known."""
         used = []
         for number in numbers:
             _seeded(self.seed(number), self.generators)
@@ -314,9 +309,7 @@ class Payload:
 
     def batch(self, first: int, count: int) -> list[Arguments]:
         """Arguments for so many calls: those of the last number can be made again, the others are like none before.
-
-        Seeding takes longer than many a call, so that it is done for the first and the last alone.
-        """
+        Seeding takes longer than many a call, so that it is done for the first and the last alone."""
         base = _seeded(self.seed(first), self.generators)
         others = [self._made((base + index) % SEEDS) for index in range(1, count)]
         return [*others, self.arguments(first + count - 1)]

@@ -35,8 +35,7 @@ COMMIT = re.compile(r"[0-9a-f]{10,}")
 
 def parse_at(text: str, *, option: str, folder: Path | None = None, elsewhere: bool = False) -> Source:
     """The source that a text names; `@REV` behind it is a revision of the repository around the current folder.
-    elsewhere: as of `parse`. Raises SourceError.
-    """
+    elsewhere: as of `parse`. Raises SourceError."""
     what, at, revision = text.rpartition("@")
     if not at or is_command(text):
         return parse(text, option=option, folder=folder, elsewhere=elsewhere)

@@ -121,10 +121,8 @@ class Source:
 
 def parse(text: str, *, option: str, folder: Path | None = None, elsewhere: bool = False) -> Source:
     """The source that a text names. Files and modules are looked for in `folder` (the current one), and nothing is run.
-
     option: where the text stands, for messages. elsewhere: a module may be installed in another environment than this
-    one. Raises SourceError.
-    """
+    one. Raises SourceError."""
     folder = (folder or Path.cwd()).resolve()
     name, equals, rest = text.partition("=")
     if not equals or not NAME.fullmatch(name):
@@ -197,9 +195,7 @@ def source_of(function: Callable[..., Any], what: str) -> Source:
 
 def named_apart(sources: Iterable[Source], taken: Iterable[str] = ()) -> list[Source]:
     """The sources under names that differ: where two have one name, or it is `taken`, the file's name comes in front.
-
-    Raises SourceError where that is not enough.
-    """
+    Raises SourceError where that is not enough."""
     every = list(sources)
     names = [source.name for source in every]
     clash = {name for name in names if names.count(name) > 1} | set(taken)
@@ -236,10 +232,8 @@ def in_no_file(function: Any) -> bool:
 
 
 def written(functions: list[Callable[..., Any]]) -> str:
-    """Python that defines these functions, and what they use: imports, other functions, classes and constants.
-
-    Raises SourceError, which names what cannot be written.
-    """
+    """Python that defines these functions, and what they use: imports, other functions, classes and constants. Raises
+    SourceError, which names what cannot be written."""
     text = _Text([], [], {})
     for function in functions:
         text.add(function.__name__, function, function.__name__)

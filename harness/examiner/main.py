@@ -58,10 +58,8 @@ def wrong_logits(got: Tensor, expected: Tensor, tolerance: float) -> str | None:
 
 def wrong_tokens(got: Tensor, expected: Tensor, tolerance: float) -> str | None:
     """What is wrong with greedy tokens [B, N], given the right logits [B, N, V] at each of them; None where they agree.
-
     A near-tie is not a fault: where the best token leads by at most the tolerance, a right variant may take the second.
-    The logits follow the variant's own tokens, so the tokens after such a choice are checked as well.
-    """
+    The logits follow the variant's own tokens, so the tokens after such a choice are checked as well."""
     if got.shape != expected.shape[:2]:
         return f"a timed call gave {list(got.shape)} tokens for {list(expected.shape[:2])}"
     chosen = expected.gather(-1, got[..., None])[..., 0]

@@ -22,10 +22,8 @@ def logits(
     config: LlamaConfig, weights: Mapping[str, Tensor], tokens: Tensor, *, first: int, rounding: str = ""
 ) -> Tensor:
     """Tokens [B, T] from the start of a sequence → float32 logits [B, T - first, V] of position `first` and all after.
-
     `weights` carry Hugging Face names and may be of any floating type. `rounding`: as a cache would round keys and
-    values, see `rounded`.
-    """
+    values, see `rounded`."""
 
     def weight(name: str) -> Tensor:
         return weights[name].float()

@@ -35,8 +35,7 @@ def fingerprint(
     `threads` is the least number of threads that a worker computes in; `allocator` the allocator settings of its
     environment (`MALLOC_...` variables), empty for "as shipped"; `device` the kind of device that models compute on, of
     which the worker knows more (`devices`); `results` the folder that the run writes. Imports neither torch nor
-    transformers.
-    """
+    transformers."""
     model, flags = _cpu()
     # The word in brackets of such as "always [madvise] never".
     huge_pages = re.search(r"\[(\w+)\]", read_text("/sys/kernel/mm/transparent_hugepage/enabled") or "")
@@ -88,8 +87,7 @@ def comparable(a: Mapping[str, Any], b: Mapping[str, Any]) -> list[str]:
     Compared are the CPU (model and flags), torch, libc, threads, allocator settings and the device with its driver,
     libraries and settings: each of them shifts the *ratio* of two variants. The load average, the kernel and the Python
     version are not compared. What one side alone does not say counts as a difference, because it cannot be ruled out.
-    What neither has, such as torch where functions are compared, is none.
-    """
+    What neither has, such as torch where functions are compared, is none."""
     reasons = [
         f"{name}: {_said(a, key)} against {_said(b, key)}"
         for name, key in (("CPU", "cpu_model"), ("torch", "torch"), ("libc", "libc"), ("threads", "threads"))
@@ -150,10 +148,8 @@ def device_differences(a: Mapping[str, Any], b: Mapping[str, Any]) -> list[str]:
 
 
 def one_line(environment: Mapping[str, Any]) -> str:
-    """The machine in one line, as shown under a table: device, CPU, cores, threads, torch, libc, Python.
-
-    Behind the CPU stand its widest vectors: virtual machines call processors of several generations by one name.
-    """
+    """The machine in one line, as shown under a table: device, CPU, cores, threads, torch, libc, Python. Behind the CPU
+    stand its widest vectors: virtual machines call processors of several generations by one name."""
     threads, flags = environment.get("threads"), environment.get("cpu_flags") or ()
     vectors = next((f" ({name})" for flag, name in (("avx512f", "AVX-512"), ("avx2", "AVX2")) if flag in flags), "")
     parts = [

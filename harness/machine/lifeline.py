@@ -83,8 +83,7 @@ class Interrupts(ExitStack):
     this process ignores (what a shell starts with & ignores SIGINT) stays ignored.
 
     An exception that is raised in a destructor, or in a callback of the garbage collector, is lost there; who works in
-    a loop calls `raise_lost`.
-    """
+    a loop calls `raise_lost`."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -159,10 +158,8 @@ class Lock:
         self._held: tuple[int, Path] | None = None
 
     def take(self, folder: Path) -> None:
-        """Take the folder, and give back one that was held before only then.
-
-        Raises Taken where another run holds it, and OSError where the file cannot be made there.
-        """
+        """Take the folder, and give back one that was held before only then. Raises Taken where another run holds it,
+        and OSError where the file cannot be made there."""
         path = folder / LOCK
         while True:
             descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o666)

@@ -145,11 +145,9 @@ class Block:
 def measure_block(
     worker: Worker, workload: str, round_index: int, sides: Sequence[str], seconds: float, limit: float, outputs: str
 ) -> RoundAnswer:
-    """Run variants against each other for so many seconds. The answer has one sample of each: what it
-    did in the time in which all computed.
-
-    A side whose process dies, or has not answered after `limit` seconds, is named under "changed".
-    """
+    """Run variants against each other for so many seconds. The answer has one sample of each: what it did in the time
+    in which all computed. A side whose process dies, or has not answered after `limit` seconds, is named under
+    "changed"."""
     bench = worker.benches[workload]
     rng = random.Random(f"block {bench.seed} {workload} {worker.process} {round_index}")
     order, cores = rng.sample(list(sides), len(sides)), sorted(os.sched_getaffinity(0))
@@ -181,9 +179,7 @@ def measure_block(
 
 def cores_to_build_on(cores: Sequence[int], sides: int, *, foreign: bool) -> list[int]:
     """The core for each side while it is built and warmed up; the first of `cores` is the one on which all sample.
-
-    Sides of ours are built at the same time. Foreign code might leave threads behind on another core.
-    """
+    Sides of ours are built at the same time. Foreign code might leave threads behind on another core."""
     spread = cores[:1] if foreign else cores
     return [spread[place % len(spread)] for place in range(sides)]
 
@@ -248,8 +244,7 @@ def in_common(sides: Sequence[Sequence[TimedSample]], dropped: float = DROPPED_S
     A sample that lies in it in part counts for that part, so that all sides cover the same time: where whole calls
     alone count, what disturbs the machine at either end meets one side and not the other. The times are scaled down to
     a whole number of calls. Calls are summed, and not their median taken, so that a slow stretch counts for all as long
-    as it lasted. The wall time is without what the others computed meanwhile.
-    """
+    as it lasted. The wall time is without what the others computed meanwhile."""
     if not all(sides):
         return []
     begun, ended = max(side[0].begun for side in sides), min(side[-1].ended for side in sides)

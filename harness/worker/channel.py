@@ -35,11 +35,8 @@ INTRUDES = "writes into the pipe by which its process answers"
 
 
 class Channel:
-    """The pipes to the parent.
-
-    Making one readies the process: Ctrl-C is for the parent, and whatever a variant starts is seen as a child, also
-    when its own parent ends.
-    """
+    """The pipes to the parent. Making one readies the process: Ctrl-C is for the parent, and whatever a variant starts
+    is seen as a child, also when its own parent ends."""
 
     def __init__(self) -> None:
         signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -83,9 +80,7 @@ class Channel:
 
 def serve(verbs_for: Callable[[Channel, dict[str, Any]], Mapping[str, Callable[..., Any]]]) -> None:
     """Answer commands by the function of their verb until standard input ends; what one raises is an answer too.
-
-    `verbs_for` gets the parent's first message, and makes all ready.
-    """
+    `verbs_for` gets the parent's first message, and makes all ready."""
     channel = Channel()
     hello = channel.receive()
     if hello is None:

@@ -65,10 +65,8 @@ def case_of(name: str, tokens: Tensor, lengths: Iterable[int]) -> Case:
 
 
 def run_cases(model: Model, cases: Sequence[Case], device: str = "cpu") -> list[list[Tensor]]:
-    """Logits [B, V] of every step of every case; the model is reset before each case.
-
-    The model computes on `device`; the cases and what comes back lie on the CPU.
-    """
+    """Logits [B, V] of every step of every case; the model is reset before each case. The model computes on `device`;
+    the cases and what comes back lie on the CPU."""
     out = []
     with torch.inference_mode():
         for case in cases:
@@ -87,10 +85,8 @@ def judge_logits(
     engine: Engine | None = None,
     rounding: str = "",
 ) -> LogitsGate:
-    """Compare step by step; NaN or infinity never passes, nor does a wrong shape. `rounding`: of the cache.
-
-    Where an `engine` gives log-probabilities, they are compared with the reference's.
-    """
+    """Compare step by step; NaN or infinity never passes, nor does a wrong shape. `rounding`: of the cache. Where an
+    `engine` gives log-probabilities, they are compared with the reference's."""
     tolerance = tolerance_of(dtype, rounding)
     if engine is not None and engine.outputs == "log-probabilities":
         expected = [[torch.log_softmax(logits.double(), -1) for logits in steps] for steps in expected]
@@ -106,9 +102,7 @@ def judge_logits(
 
 def fault_of(logits: Any, reference: Tensor, tolerance: float) -> tuple[float, str]:
     """By how much logits [B, V] of a call are off, as a share of the largest right one, and what is wrong, in words.
-
-    Infinite where there is nothing to compare; no words where they are right.
-    """
+    Infinite where there is nothing to compare; no words where they are right."""
     if not isinstance(logits, Tensor) or logits.shape != reference.shape:
         shape = list(logits.shape) if isinstance(logits, Tensor) else type(logits).__name__
         return math.inf, f"{shape} for {list(reference.shape)}"
@@ -135,11 +129,9 @@ def greedy(model: Model, prompt: Tensor, count: int) -> tuple[Tensor, Tensor]:
 
 
 def judge_tokens(got: Tensor, expected: Tensor, margins: Tensor, dtype: torch.dtype) -> str | None:
-    """None where greedy tokens [B, N] are the reference's; else the first wrong one, in words.
-
-    A near-tie is not a fault: where the reference's best led by at most twice the tolerance of the logits gate
-    (`margins`, see `greedy`), a right variant may take the second-best token. The rest of that row is not compared.
-    """
+    """None where greedy tokens [B, N] are the reference's; else the first wrong one, in words. A near-tie is not a
+    fault: where the reference's best led by at most twice the tolerance of the logits gate (`margins`, see `greedy`), a
+    right variant may take the second-best token. The rest of that row is not compared."""
     if got.shape != expected.shape:
         return f"{list(got.shape)} tokens for {list(expected.shape)}"
     for row, (ours, theirs) in enumerate(zip(got, expected, strict=True)):
@@ -236,10 +228,8 @@ def small_geometries() -> dict[str, LlamaConfig]:
 
 def small_weights(config: LlamaConfig, dtype: torch.dtype) -> dict[str, Tensor]:
     """Seeded weights of the small gate: norms about 1, all else normal and scaled so that activations keep their size.
-
     What is written into the residual stream is `SMALL_RESIDUAL` of that. The norms undo it, but for their epsilon,
-    which then counts. Whoever changes the weights counts WEIGHTS up.
-    """
+    which then counts. Whoever changes the weights counts WEIGHTS up."""
     generator = torch.Generator().manual_seed(1234)
     weights: dict[str, Tensor] = {}
     for name, shape in stored_shapes(config).items():
@@ -297,12 +287,9 @@ def small_gate(
     cannot: Mapping[str, str] = NOTHING,
     rounding: str = "",
 ) -> LogitsGate:
-    """All cases on both small geometries, in float64, or in float32 where the variant cannot do float64.
-
-    `rounding`: of the variant's cache, and the reference's. The variant computes on `device`. If it raises, the gate
-    fails. What it `cannot` do is left out, and the detail says so; the tokens that an `engine` generates are checked
-    as well.
-    """
+    """All cases on both small geometries, in float64, or in float32 where the variant cannot do float64. `rounding`: of
+    the variant's cache, and the reference's. The variant computes on `device`. If it raises, the gate fails. What it
+    `cannot` do is left out, and the detail says so; the tokens that an `engine` generates are checked as well."""
     try:
         return _small_gate(build, reference, torch.float64, engine, device, cannot, rounding)
     except Exception as in_double:
@@ -358,10 +345,8 @@ def _small_gate(
 
 def noting(note: Callable[[Any, Sequence[Any], Mapping[str, Any]], None]) -> TorchDispatchMode:
     """A dispatch mode that runs each operation, after it gave it to `note` with its positional and named arguments.
-
     torch has every mode import its compiler at the first operation, so that it can be told to leave the handler alone:
-    1.7 s of a processor in each process. Here that is done only where the compiler is loaded already.
-    """
+    1.7 s of a processor in each process. Here that is done only where the compiler is loaded already."""
 
     class Noting(TorchDispatchMode):
         @classmethod
@@ -397,8 +382,7 @@ class OpTrace:
 
 def trace(call: Callable[[], object]) -> OpTrace:
     """Record what `call` dispatches, with gradients and inference mode off: in inference mode composite operations stay
-    whole, and a trace would not show which kernel scaled_dot_product_attention chose.
-    """
+    whole, and a trace would not show which kernel scaled_dot_product_attention chose."""
     ops: list[str] = []
 
     def note(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:

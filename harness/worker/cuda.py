@@ -18,10 +18,8 @@ NS_PER_MS = 1_000_000
 
 
 class Cuda:
-    """The current CUDA device of torch, its own clock and its caching allocator.
-
-    float32 is computed in full precision: with TensorFloat-32, logits would be off by more than the gates allow.
-    """
+    """The current CUDA device of torch, its own clock and its caching allocator. float32 is computed in full precision:
+    with TensorFloat-32, logits would be off by more than the gates allow."""
 
     kind = "cuda"
 
@@ -39,10 +37,8 @@ class Cuda:
         torch.set_float32_matmul_precision("highest")
 
     def sample(self, callee: Callee, count: int, kept: Sequence[Tensor] = ()) -> Spent:
-        """Call `count` times between two events. The queue is empty before the first and after the second.
-
-        `kept` as on a CPU: the copies are part of what is queued.
-        """
+        """Call `count` times between two events. The queue is empty before the first and after the second. `kept` as on
+        a CPU: the copies are part of what is queued."""
         start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
         torch.cuda.synchronize()
         wall = perf_counter_ns()

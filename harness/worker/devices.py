@@ -76,9 +76,8 @@ class Cpu:
 
         With `kept`, one tensor for each call, each output is copied before the next call: a copy needs real values.
 
-        The clocks that tell whether other threads computed are read outside those of the process: on a busy machine
-        CPU time is charged between two readings too (half a millisecond was), and must not pass for another thread's.
-        """
+        The clocks that tell whether other threads computed are read outside those of the process: on a busy machine CPU
+        time is charged between two readings too (half a millisecond was), and must not pass for another thread's."""
         waited, queued = waits(), queued_ns()
         around, mine = perf_counter_ns(), thread_time_ns()
         process = process_time_ns()

@@ -98,10 +98,8 @@ class FunctionsKind(BenchKind):
 
     def wrong(self, bench: Bench, runners: Mapping[str, Runner]) -> dict[str, str]:
         """Functions whose last timed call gave another answer than the baseline does to the same input, and where.
-
         Where calls take long the baseline is not called for that: its own timed call, or that of its control, had the
-        same input.
-        """
+        same input."""
         wrong: dict[str, str] = {}
         for name in runners:
             subject, called = bench.subjects[name], bench.called[name]

@@ -133,8 +133,7 @@ def gate(worker: Worker, workload: str, variant: str) -> dict[str, Any]:
     something changed behind that others would feel. Where it imports torch and this process began without it, that is
     all that is found: torch must be there, and be watched, before foreign code is imported. Of a function that is
     measured as it runs, `disturbs` says whether another one would feel it in the same process: it may set the collector
-    as it likes, which is undone here.
-    """
+    as it likes, which is undone here."""
     settings, frozen = Settings.now(), gc.get_freeze_count()
     result = _gated(worker, workload, variant)
     if "needs_torch" in result:
@@ -199,10 +198,8 @@ def _gated(worker: Worker, workload: str, variant: str) -> dict[str, Any]:
 
 
 def admit(worker: Worker, workload: str, variant: str, learnt: Mapping[str, Any]) -> None:
-    """Take in a variant that passed its gates in an earlier process of the run; `learnt` is what that one found.
-
-    What it answers is checked in every round, as ever. Raises where it cannot be imported or built.
-    """
+    """Take in a variant that passed its gates in an earlier process of the run; `learnt` is what that one found. What
+    it answers is checked in every round, as ever. Raises where it cannot be imported or built."""
     bench = worker.benches[workload]
     subject = Subject(bench.kind.variant(worker, bench, variant), call_ns=learnt["call_ns"])
     bench.kind.admit(worker, bench, subject, variant, learnt)

@@ -46,10 +46,8 @@ MOST_WAIT = 3  # where inputs are dear, it ends after so many times the seconds
 
 def alternate(worker: Worker, workload: str, baseline: str, variant: str, seconds: float) -> dict[str, int]:
     """Call both sides in turns, once the parent says that its profiler watches: for so long, without what makes their
-    inputs. The calls of each.
-
-    The inputs of a turn are made before it: what is called then lies below `baseline_turn` or `variant_turn`.
-    """
+    inputs. The calls of each. The inputs of a turn are made before it: what is called then lies below `baseline_turn`
+    or `variant_turn`."""
     bench, sides = worker.benches[workload], (baseline, variant)
     shape = RoundShape(1, {name: _calls(bench, name) for name in sides}, prime=False)
     turns: Mapping[str, Callable[[Runner, int], None]] = {baseline: baseline_turn, variant: variant_turn}
@@ -86,7 +84,6 @@ def baseline_turn(runner: Runner, count: int) -> None:
 
 
 def variant_turn(runner: Runner, count: int) -> None:
-    """A turn of the other."""
     runner.many(count)
 
 
@@ -194,11 +191,8 @@ def _profiled_call(
 
 
 def median_error(values: Sequence[int]) -> float | None:
-    """Standard error of a median; None below five values.
-
-    It is half the distance between the values sqrt(n) / 2 ranks below and above the middle. Calls that follow each
-    other are not quite independent, so it is rather too small.
-    """
+    """Standard error of a median; None below five values. It is half the distance between the values sqrt(n) / 2 ranks
+    below and above the middle. Calls that follow each other are not quite independent, so it is rather too small."""
     count = len(values)
     if count < 5:
         return None
@@ -226,10 +220,8 @@ def peak(worker: Worker, workload: str, variant: str, keeps: bool) -> dict[str, 
 
 def kept(worker: Worker, bench: Bench, variant: str) -> int:
     """Bytes that a function keeps: those that importing its modules and a first call of it allocated, and that are
-    still there once the call has returned. Its answer, caches that it fills and globals are among them.
-
-    Calls before have filled only caches of the modules that were imported before, and loaded what libraries load.
-    """
+    still there once the call has returned. Its answer, caches that it fills and globals are among them. Calls before
+    have filled only caches of the modules that were imported before, and loaded what libraries load."""
     before, number = bench.called[variant], bench.take()
 
     def first_call() -> Any:
@@ -298,11 +290,9 @@ def measure_in_turns(
     way: str,
     pool_size: int,
 ) -> RoundAnswer:
-    """The samples of one side in a round: one each time that the parent lets it go, until it says `stop`.
-
-    call_ns: of a call of each side, and make_ns: of making an input. They decide how many calls a sample has, the same
-    number for both sides. core: on which all sides compute; None: on any. way and pool_size: see `calls.inputs`.
-    """
+    """The samples of one side in a round: one each time that the parent lets it go, until it says `stop`. call_ns: of a
+    call of each side, and make_ns: of making an input. They decide how many calls a sample has, the same number for
+    both sides. core: on which all sides compute; None: on any. way and pool_size: see `calls.inputs`."""
     assert worker.channel is not None
     bench = worker.benches[workload]
     bench.give_inputs(way, pool_size)
@@ -327,16 +317,13 @@ def measure_in_turns(
             sub_round += 1
         wrong = bench.kind.wrong(bench, built.runners)
         this.places.clear()
-    odd = refused(bench.called, wrong)
-    seen = worker.seen([variant])
-    return RoundAnswer(tuple(this.samples), wrong, odd, changed=this.changed, pooled=this.pooled(), **seen)
+    more = {"changed": this.changed, "pooled": this.pooled(), **worker.seen([variant])}
+    return RoundAnswer(tuple(this.samples), wrong, refused(bench.called, wrong), **more)
 
 
 def answers(worker: Worker, workload: str, variant: str, seeds: Sequence[int], file: str) -> dict[str, Any]:
-    """Leave the variant's answers to the inputs of these seeds in a file.
-
-    `inputs`: a digest of each; `refused`: why the answers cannot be written, else empty.
-    """
+    """Leave the variant's answers to the inputs of these seeds in a file. `inputs`: a digest of each; `refused`: why
+    the answers cannot be written, else empty."""
     bench = worker.benches[workload]
     with worker.modes_of(bench):
         returned, inputs = bench.called[variant].answers(seeds)

@@ -56,10 +56,8 @@ VERBS: Mapping[str, Callable[..., Any]] = {
 
 
 def verbs_with_torch() -> dict[str, Callable[..., Any]]:
-    """The verbs of a process that imports torch, those of all passes included.
-
-    All are imported before any foreign code, as everything that measures is.
-    """
+    """The verbs of a process that imports torch, those of all passes included. All are imported before any foreign
+    code, as everything that measures is."""
     verbs: dict[str, Callable[..., Any]] = dict(import_module(".torch_verbs", __package__).VERBS)
     for package in (metrics, profilers):
         for module in mentioning(package, "VERBS", "worker"):

@@ -165,10 +165,8 @@ def remembered(cache: Path, what: str, cases: Sequence[Case], compute: Callable[
 
 @dataclass
 class Drawn:
-    """`most` sub-rounds of a round, each as likely as any other, and of each sample in them one call.
-
-    Of each it holds variant, prompt and length, the fields of `examiner.Output`, and the output's tensors by part.
-    """
+    """`most` sub-rounds of a round, each as likely as any other, and of each sample in them one call. Of each it holds
+    variant, prompt and length, the fields of `examiner.Output`, and the output's tensors by part."""
 
     most: int
     seen: int = 0
@@ -330,8 +328,7 @@ def _load_once(worker: Worker, bench: Bench, subject: Subject, entered: str) -> 
     that the model is long enough for; building the subject gives this model again.
 
     Other engines are loaded anew as our variants are built anew. One load of a model may be slower than another for as
-    long as it lives, and no number of rounds with the same two loads would show that.
-    """
+    long as it lives, and no number of rounds with the same two loads would show that."""
     key = (entered, id(bench.checkpoint))
     longest, model = worker.engines.get(key, (0, None))
     if model is None or longest < bench.max_length:
@@ -351,10 +348,8 @@ def _wrong_tokens(bench: Bench, model: Model, *, requests: bool) -> str | None:
 
 
 def own_case(worker: Worker, bench: Bench) -> Case:
-    """The calls that will be timed: the prompt at its full length and one decode step after it.
-
-    Of a generation every step, along the reference's own tokens, so that one near-tie does not hide the rest.
-    """
+    """The calls that will be timed: the prompt at its full length and one decode step after it. Of a generation every
+    step, along the reference's own tokens, so that one near-tie does not hide the rest."""
     work = bench.workload
     tokens = bench.gate_prompt.cpu()
     lengths = [work.context, *pieces(work, work.tokens), 1]

@@ -171,10 +171,8 @@ class DecodeRunner(Runner):
 
 
 class GenerateRunner(Runner):
-    """A new sequence from its prompt to its last token, [B, N]. The clocks are read at the first token as well.
-
-    marks: at the start of the last call, and at its first token.
-    """
+    """A new sequence from its prompt to its last token, [B, N]. The clocks are read at the first token as well. marks:
+    at the start of the last call, and at its first token."""
 
     marks: tuple[Any, Any]
 
@@ -225,11 +223,9 @@ class QueuedGenerateRunner(GenerateRunner):
 
 
 class RequestRunner(Runner):
-    """An engine that takes a whole prompt and gives tokens: one of them for a prefill, many for decode.
-
-    Directly before a decode or a generation, a request for one token is timed on its own. It says how long the prompt
-    takes, and when a generation's first token is there. Its time does not count.
-    """
+    """An engine that takes a whole prompt and gives tokens: one of them for a prefill, many for decode. Directly before
+    a decode or a generation, a request for one token is timed on its own. It says how long the prompt takes, and when a
+    generation's first token is there. Its time does not count."""
 
     def __init__(self, model: Any, bench: Bench) -> None:
         super().__init__(model, bench)

@@ -49,11 +49,9 @@ class Rebuilt(Generic[Side]):
     runners: dict[Side, Runner]
 
     def turns(self) -> Iterator[tuple[int, Side, Runner]]:
-        """One sub-round: position, side and runner of every side, in random order.
-
-        Keeping compared variants adjacent would lower the spread of a difference by a third, but a variant with many
-        partners would have other neighbours than its twin: A/A controls on µs operations showed that (0.4 %).
-        """
+        """One sub-round: position, side and runner of every side, in random order. Keeping compared variants adjacent
+        would lower the spread of a difference by a third, but a variant with many partners would have other neighbours
+        than its twin: A/A controls on µs operations showed that (0.4 %)."""
         for position, side in enumerate(self.rng.sample(list(self.places), len(self.places))):
             self.worker.mark(self.places[side])
             yield position, side, self.runners[side]
@@ -71,8 +69,7 @@ def rebuilt(
     collection is off.
 
     places: side → place of its variant in the parent's command (see `Worker.mark`), -1 for none. `build` also warms.
-    bench: of any functions, which are called in other modes of torch than models (see `Worker.modes_of`).
-    """
+    bench: of any functions, which are called in other modes of torch than models (see `Worker.modes_of`)."""
     runners: dict[Side, Runner] = {}
     padding: list[object] = []
     with worker.modes_of(bench):
@@ -168,8 +165,7 @@ def is_primed(work: Workload, *, once: bool, slowest_ns: float, parameter_bytes:
     A model or a part of one is primed in every run or in none: if the slowest side decided, a short kernel would be
     primed in one run and not in another in which a slow engine takes part. For functions the time decides (slowest_ns:
     of a call of any of them). A forward of many tokens through large weights is not primed: it finds little in the
-    caches anyway.
-    """
+    caches anyway."""
     if once:
         return False
     if work.kind == "call":
@@ -190,8 +186,7 @@ def shape_of_round(
 ) -> RoundShape:
     """call_ns: time of a call by variant. once: each call is a sample of its own. sample_ns: least time of a sample.
     rebuild_ns: time to rebuild one variant; 0 where it is not known yet. make_ns: time to make the input of a call.
-    parameter_bytes: of the weights; 0 where there are none. least_ns: of samples of a variant, all together.
-    """
+    parameter_bytes: of the weights; 0 where there are none. least_ns: of samples of a variant, all together."""
     # The yardstick of functions takes a time that has nothing to do with theirs: it has samples by its own count.
     yardstick = {name: call_ns[name] for name in call_ns if name == FUNCTION_YARDSTICK}
     call_ns = {name: call_ns[name] for name in call_ns if name not in yardstick} or yardstick
@@ -224,10 +219,8 @@ def shape_of_round(
 
 
 def _repeats(work: Workload, call_ns: Mapping[str, float], sample_ns: float) -> dict[str, int]:
-    """Calls in a sample: the same number on all sides, so that the loop costs all the same.
-
-    Variants that are more than GROUP_FACTOR slower get fewer, because one of their samples would last for seconds.
-    """
+    """Calls in a sample: the same number on all sides, so that the loop costs all the same. Variants that are more than
+    GROUP_FACTOR slower get fewer, because one of their samples would last for seconds."""
     repeats: dict[str, int] = {}
     fastest_ns = math.inf
     for name in sorted(call_ns, key=call_ns.__getitem__):
@@ -268,9 +261,8 @@ def measure_round(
     pool_size: int = 0,
 ) -> RoundAnswer:
     """One round: all of `active` rebuilt in random order, then sub-rounds, each with all of them in random order.
-
-    outputs: the file for what the examiner judges. least_ns: see `shape_of_round`. way, pool_size: see `calls.inputs`.
-    """
+    outputs: the file for what the examiner judges. least_ns: see `shape_of_round`. way, pool_size: see
+    `calls.inputs`."""
     bench = worker.benches[workload]
     bench.give_inputs(way, pool_size)
     rng = random.Random(f"round {bench.seed} {workload} {worker.process} {round_index}")
@@ -336,8 +328,7 @@ class OpenRound:
 
         All of ours have the same, so that one answer of the reference serves them. Foreign models have their own, or
         they could take an answer from whoever gave it before. Functions have the same, each made anew: inputs may
-        differ by more than the functions do, and whoever comes second in a sub-round is drawn.
-        """
+        differ by more than the functions do, and whoever comes second in a sub-round is drawn."""
         common, models = self.bench.take(count), self.bench.call is None
         return {
             name: self.bench.take(count) if models and self.worker.is_outside(name) else common for name in self.active

@@ -62,11 +62,9 @@ GATE_PROMPT = -1
 
 @dataclass
 class Subject:
-    """One variant on one workload: how it is built, and what its gate measured.
-
-    output: an empty tensor of the shape and type that a call gives. Of a component, `expected` is the right result and
-    `last` the result of its last timed call. Of any function, `last` is that and `asked` the number of its input.
-    """
+    """One variant on one workload: how it is built, and what its gate measured. output: an empty tensor of the shape
+    and type that a call gives. Of a component, `expected` is the right result and `last` the result of its last timed
+    call. Of any function, `last` is that and `asked` the number of its input."""
 
     variant: Variant
     call_ns: float = math.nan
@@ -236,13 +234,12 @@ class Worker:
     """The state of a measuring process: what the parent sent at its start, and what its verbs keep for each other.
 
     process: its number in the run. added: name of an added variant → the fields of its `Source`; functions: the same of
-    any other function; turn: whose modules Python knows, of these. draw: decides which prompts are
-    timed. benches: by workload. engines: (entered name, id of the checkpoint) → longest sequence and model of an engine
-    that is loaded once. wall_variants: variants that compute in threads of their own and are timed by wall time. calm:
-    freed memory is kept for reuse, and the collector is off in samples; else both are as Python and the system have
-    them. ballast: memory that it holds and does not use. stand_ins: see the function. hidden: modules that were
-    removed from `sys.modules`, so that they stay alive.
-    """
+    any other function; turn: whose modules Python knows, of these. draw: decides which prompts are timed. benches: by
+    workload. engines: (entered name, id of the checkpoint) → longest sequence and model of an engine that is loaded
+    once. wall_variants: variants that compute in threads of their own and are timed by wall time. calm: freed memory is
+    kept for reuse, and the collector is off in samples; else both are as Python and the system have them. ballast:
+    memory that it holds and does not use. stand_ins: see the function. hidden: modules that were removed from
+    `sys.modules`, so that they stay alive."""
 
     def __init__(self, hello: Mapping[str, Any], *, alone: bool = False, channel: Channel | None = None) -> None:
         """`hello` is the parent's first message. `alone`: nothing else runs in this process."""
@@ -368,9 +365,7 @@ class Worker:
 
     def changed(self, entered: str, *, files: bool = True) -> str | None:
         """What a variant changed for everybody in the turn that ends here, in words; undone where that is possible.
-
-        `files`: files that it left open count as well.
-        """
+        `files`: files that it left open count as well."""
         self.turn_of("")
         if notes := self.noted(entered):
             self._look_at_pipe()
@@ -434,8 +429,7 @@ class Runner(Callee):
     prefill takes one for each call. `asked` then has (number of the prompt, all tokens so far) for each of these calls.
     One call does the work of `counts_as` calls of other variants. Of the last call's wall time `uncounted_ns` do not
     count. `enter` lets imports find the variant's own modules, where it has some. is_fresh: each call begins a process
-    of its own, so that one before it leaves nothing warm in this one.
-    """
+    of its own, so that one before it leaves nothing warm in this one."""
 
     counts_as = 1
     uncounted_ns = 0
@@ -486,11 +480,9 @@ class PlainRunner(Runner):
 
 
 def hide(worker: Worker) -> None:
-    """Remove what measures and judges, and our variants, from `sys.modules` before foreign code is imported.
-
-    What foreign code then imports under these names are copies of its own. Code that searches the stack or the heap
-    still finds the originals.
-    """
+    """Remove what measures and judges, and our variants, from `sys.modules` before foreign code is imported. What
+    foreign code then imports under these names are copies of its own. Code that searches the stack or the heap still
+    finds the originals."""
     if not worker.alone:
         return
     packages = ("llama_workbench.harness", "llama_workbench.datasets")

@@ -71,8 +71,7 @@ def check(worker: Worker, variant: str) -> dict[str, Any]:
     A call has its `geometry`, `case`, `number` in it from 1, `tokens`, `position`, `error` as a share of the largest
     right logit (None where there is none to measure) and `fault` in words, empty where nothing is wrong. `refused`: why
     the variant cannot be had at all, else None. It computes in float64, or in float32 where it raises in float64: as in
-    the gate.
-    """
+    the gate."""
     try:
         build = model_variant(worker, variant).build
     except OutsideVariantError as error:
@@ -356,10 +355,8 @@ def _stretch_of(worker: Worker, workload: str, variant: str) -> tuple[Runner, li
 
 
 def stretch(worker: Worker, workload: str, variant: str, seconds: float) -> dict[str, Any]:
-    """As many calls as take about `seconds`, once the parent says to go on.
-
-    With 0 seconds there are none: that measures what the asking costs.
-    """
+    """As many calls as take about `seconds`, once the parent says to go on. With 0 seconds there are none: that
+    measures what the asking costs."""
     bench = worker.benches[workload]
     subject = bench.subjects[variant]
     assert subject.output is not None

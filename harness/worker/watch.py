@@ -225,10 +225,8 @@ class Watch:
 
     def changes(self, name: str, *, trusted: bool, files: bool = True) -> str | None:
         """What `name` changed for everybody in the turn that ends here, in words; restored where possible. Or None.
-
         `trusted`: it is our code, which may open files and run a compiler. `files`: files that it left open count as
-        well (a model may open some while it is built).
-        """
+        well (a model may open some while it is built)."""
         change = _changed_setting(self.settings)
         if trusted:
             if self.beside_foreign:  # or the next foreign variant would be blamed for our files and processes
@@ -262,9 +260,7 @@ class Watch:
 
     def _processes(self, *, timed: bool) -> str | None:
         """Processes that computed for foreign code in a timed turn. They are ended, because nobody is charged for them.
-
-        Those that it starts while it is built or gated (a compiler's, for example) may stay if they do nothing then.
-        """
+        Those that it starts while it is built or gated (a compiler's, for example) may stay if they do nothing then."""
         children = children_of()
         seconds, self._children_seconds = self._children_seconds, _children_seconds()
         change = None
@@ -295,10 +291,8 @@ class Watch:
         self.turns.setdefault(name, Turn()).add(calls, **used)
 
     def elsewhere(self, by_wall: frozenset[str]) -> dict[str, str]:
-        """Variant → how it computed outside what its clock measures, in its last samples.
-
-        `by_wall`: variants that are timed by wall time, which may compute in other threads.
-        """
+        """Variant → how it computed outside what its clock measures, in its last samples. `by_wall`: variants that are
+        timed by wall time, which may compute in other threads."""
         reasons: dict[str, str] = {}
         for name, turn in self.turns.items():
             if name in by_wall:
@@ -344,10 +338,8 @@ def waits() -> int:
 
 
 def queued_ns() -> int:
-    """How long the calling thread was ready and had no processor, because others had it; 0 where nobody counts that.
-
-    It is no waiting: in a block all sides share one core, and on a busy machine others take it away.
-    """
+    """How long the calling thread was ready and had no processor, because others had it; 0 where nobody counts that. It
+    is no waiting: in a block all sides share one core, and on a busy machine others take it away."""
     return scheduled_ns("thread-self")[1]
 
 
