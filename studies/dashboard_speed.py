@@ -5,7 +5,7 @@ It writes a results folder of many runs and starts the dashboard on it as people
 its address, in turns, and each page of the menu by a click on another one. Two moments count, from the beginning of the
 navigation or from the click: when the page has its first words, and when nothing in it changes any more. Opened for the
 first time on this server, a view reads its files; after that it is warm. A Streamlit page with one line stands beside
-them: what that takes is not the dashboard's. So do the steps of a flamegraph of 20,000 boxes.
+them: what that takes is not the dashboard's.
 
 Goals of what is warm, on two cores: first words after 0.5 s, all of it after 1.0 s.
 """
@@ -18,11 +18,9 @@ import random
 import shutil
 import statistics
 import tempfile
-import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -35,12 +33,11 @@ from llama_workbench.harness.report.standings import write_standings
 from llama_workbench.harness.report.terminal import console, show
 from llama_workbench.harness.store.files import STANDINGS
 from llama_workbench.harness.store.folder import RunFolder
-from tests.dashboard_browser import FLAGS, WAIT_MS, installed_chromium, serving, settled
-from tests.dashboard_runs import wide
+from tests.dashboard_browser import FLAGS, WAIT_MS, installed_chromium, serving
 from tests.runs import write_run
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Locator, Page
+    from playwright.sync_api import Page
 
 SAMPLES_A_ROUND = 120  # of a run by `write_run`
 FUNCTIONS = "first-comparison"
@@ -105,35 +102,30 @@ class Opening(NamedTuple):
     settled: float
 
 
-def write_results(
-    folder: Path, *, runs: int, samples: int, frames: int = 20_000, like: Path | None = None
-) -> RunFolder:
+def write_results(folder: Path, *, runs: int, samples: int, frames: int = 20_000) -> RunFolder:
     """Fill `folder` with `runs` runs of `samples` samples in all, an hour apart; returns the newest.
 
     Each is a copy, under its own name, date and seed, of one of eight runs whose samples are drawn (seeds 0 to 7) and
-    whose verdicts are judged; or of the run folder `like`, which then says how many samples there are. All have their
-    standings beside them, as the judge leaves them. Every tenth is a baseline. The newest has a profile of `frames`
-    boxes, and beside them lies the committed comparison of two functions (FUNCTIONS).
+    whose verdicts are judged, with standings beside them, as the judge leaves them. Every tenth is a baseline. The
+    newest has a profile of `frames` boxes, and beside them lies the committed comparison of two functions (FUNCTIONS).
     """
     rounds = max(1, round(samples / runs / SAMPLES_A_ROUND))
     with tempfile.TemporaryDirectory() as aside:
         drawn = range(min(8, runs))
-        bases = [like or write_run(Path(aside) / str(seed), seed=seed, rounds=rounds).path for seed in drawn]
-        if like is None:
-            for base in bases:
-                write_standings(RunFolder(base))
+        bases = [write_run(Path(aside) / str(seed), seed=seed, rounds=rounds) for seed in drawn]
+        for base in bases:
+            write_standings(base)
         for number in range(runs):
             name = f"{number:04d}"
             home = folder / ("runs" if number % 10 else "baselines")
-            shutil.copytree(bases[number % len(bases)], home / name)
+            shutil.copytree(bases[number % len(bases)].path, home / name)
             run = RunFolder(home / name)
             started = datetime(2026, 1, 1, tzinfo=UTC) + timedelta(hours=number)
             run.renew(id=name, started=started.isoformat(), seed=number)
-            if (run.path / STANDINGS).exists():
-                standings = json.loads((run.path / STANDINGS).read_text(encoding="utf-8"))
-                own = {"made_from": run.digest(), "name": name, "started": started.isoformat()}
-                run.write_json(STANDINGS, standings | own)
-                run.renew(STANDINGS)
+            standings = json.loads((run.path / STANDINGS).read_text(encoding="utf-8"))
+            own = {"made_from": run.digest(), "name": name, "started": started.isoformat()}
+            run.write_json(STANDINGS, standings | own)
+            run.renew(STANDINGS)
     write_profile(run, frames)
     shutil.copytree(ROOT / "results" / "baselines" / FUNCTIONS, folder / "runs" / FUNCTIONS)
     return run
@@ -214,47 +206,6 @@ def _seen(page: Page) -> Opening:
     return Opening(first - begin, last - begin)
 
 
-def flamegraph_times(chromium: str, *, times: int = 7) -> dict[str, tuple[float, ...]]:
-    """Milliseconds of each step in a real browser, from the reader's action until its answer is on the screen.
-
-    The page is open and shows both sides (nearly 20,000 boxes each) when the difference is asked for.
-    """
-    from playwright.sync_api import sync_playwright
-
-    steps: dict[str, list[float]] = {"draw the difference": [], "search in it": [], "enlarge a box": []}
-    with tempfile.TemporaryDirectory() as folder, sync_playwright() as driver:
-        run = write_run(Path(folder) / "runs" / "large", only=["prefill-15m-t128"], rounds=12)
-        for row in run.records("profiles.json"):
-            if row["path"]:
-                (run.path / row["path"]).write_text(wide(), encoding="utf-8")
-        with (
-            serving(Path(folder)) as address,
-            driver.chromium.launch(executable_path=chromium, args=list(FLAGS)) as browser,
-        ):
-            page = browser.new_page(viewport={"width": 1360, "height": 2400})
-            flames = page.locator(".flames")
-
-            def timed(step: str, act: Callable[[], object], answer: Locator) -> None:
-                start = time.perf_counter()
-                act()
-                answer.wait_for()
-                steps[step].append(1000 * (time.perf_counter() - start))
-
-            for _ in range(times + 1):
-                page.goto(f"{address}comparison?run=large&claim=mask-caching-helps&flame=side")
-                settled(page)
-                flames.locator("canvas[data-zoomed]").nth(1).wait_for()
-                difference = page.get_by_role("radio", name="Difference")
-                only = flames.locator(".pictures:has(> :only-child) canvas[data-zoomed='']")
-                timed("draw the difference", difference.click, only)
-                canvas = flames.locator(".picture > canvas")
-                look = partial(flames.locator("input").fill, "v40.py")
-                timed("search in it", look, flames.locator(".found", has_text="480 boxes"))
-                enlarge = partial(canvas.click, position={"x": 4, "y": 3 * 22 + 10})
-                timed("enlarge a box", enlarge, flames.locator(".picture > canvas:not([data-zoomed=''])"))
-    return {step: tuple(found[1:]) for step, found in steps.items()}  # the first fills the caches of both
-
-
 def page_table(found: Mapping[str, Sequence[Opening]]) -> Table:
     """Medians and ranges beside the goals; the first opening of each view stands alone."""
     table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold")
@@ -271,16 +222,6 @@ def page_table(found: Mapping[str, Sequence[Opening]]) -> Table:
     return table
 
 
-def flamegraph_table(steps: Mapping[str, Sequence[float]]) -> Table:
-    """The same of the steps of a flamegraph."""
-    table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold")
-    table.add_column("flamegraph of 20,000 boxes")
-    table.add_column(Text(f"median [range], goal {SETTLED_GOAL_MS:.0f} ms"))  # no markup: it has brackets
-    for step, walls in steps.items():
-        table.add_row(step, Text(_cell(walls, SETTLED_GOAL_MS)))
-    return table
-
-
 def _cell(walls: Sequence[float], goal: float) -> str:
     median = statistics.median(walls)
     met = "met" if median <= goal else "missed"
@@ -291,25 +232,19 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description="Time the pages of the dashboard in Chromium.")
     parser.add_argument("--runs", type=int, default=200, help="runs in the results folder (200)")
     parser.add_argument("--samples", type=int, default=1_000_000, help="samples in all of them (1000000)")
-    parser.add_argument("--like", type=Path, help="copy this run folder instead of drawing samples")
     parser.add_argument("--times", type=int, default=7, help="how often each view is opened again (7)")
-    parser.add_argument("--json", type=Path, help="also write every time to this file")
     chosen = parser.parse_args(arguments)
     chromium = installed_chromium()
     if chromium is None:
         raise SystemExit("no Chromium on this machine: apt-get install chromium, or the like")
     with tempfile.TemporaryDirectory() as folder:
         results = Path(folder) / "results"
-        newest = write_results(results, runs=chosen.runs, samples=chosen.samples, like=chosen.like)
+        newest = write_results(results, runs=chosen.runs, samples=chosen.samples)
         found = page_times(chromium, results, newest.path.name, times=chosen.times)
     found[EMPTY] = empty_times(chromium, times=chosen.times)
     out = console()
-    what = f"{chosen.runs} runs" + (f" like {chosen.like}" if chosen.like else f", {chosen.samples:,} samples")
-    show(Text(f"{what}; of warm pages: median [range]"), out)
+    show(Text(f"{chosen.runs} runs, {chosen.samples:,} samples; of warm pages: median [range]"), out)
     show(page_table(found), out)
-    show(flamegraph_table(flamegraph_times(chromium, times=chosen.times)), out)
-    if chosen.json is not None:
-        chosen.json.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -15,7 +15,7 @@ from typing import Any
 import psutil
 
 from llama_workbench import ROOT
-from llama_workbench.harness.slices.fleet.node import HOME_PREFIX
+from llama_workbench.harness.slices.fleet.nodes import HOME_PREFIX
 
 STORE_BYTES = 80_000_000
 WAIT_SECONDS = 180.0
@@ -98,7 +98,7 @@ def until(true: Callable[[], Any], what: str) -> Any:
 def another_version(folder: Path) -> Path:
     """The workbench as an installed package of another version; the folder that PYTHONPATH needs."""
     package = folder / "llama_workbench"
-    package.mkdir(parents=True)
+    shutil.copytree(ROOT / "llama_workbench", package)
     text = (ROOT / "llama_workbench" / "__init__.py").read_text(encoding="utf-8")
     (package / "__init__.py").write_text(re.sub(r'__version__ = ".*"', '__version__ = "0.0.1"', text), encoding="utf-8")
     for name in ("harness", "datasets", "variants"):

@@ -24,7 +24,7 @@ from streamlit.testing.v1 import AppTest
 
 from llama_workbench.dashboard.views import entries
 
-KINDS = ("Simulated CPU (no avx_vnni)", "Simulated CPU (avx_vnni)")
+KINDS = ("Simulated CPU, 2 cores", "Another CPU, 2 cores")
 PART = {"claim": "mask-caching-6-11", "part": "whole prefill"}
 
 
@@ -54,8 +54,8 @@ def page(home: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., AppTest]:
 def test_a_fleet_is_the_first_run_that_is_shown(page: Callable[..., AppTest]) -> None:
     app = page("answer")
     text = everything(app)
-    assert "3 machines: Simulated CPU (no avx_vnni), Simulated CPU (avx_vnni) #1" in text
-    assert "prefill-15m-t128 on Simulated CPU (avx_vnni) #2: 1.0" in str(strips(app)) and not app.warning
+    assert "3 machines: Simulated CPU, 2 cores, Another CPU, 2 cores #1" in text
+    assert "prefill-15m-t128 on Another CPU, 2 cores #2: 1.0" in str(strips(app)) and not app.warning
     names = [option for option in app.selectbox[0].options if "fleet/" in option]
     assert len(names) == 3 and "fleet" in app.selectbox[0].options[0]
 

@@ -14,8 +14,7 @@ from llama_workbench.harness.baselines.saved import baselines_of, matching, save
 from llama_workbench.harness.evidence.effect import how_many
 from llama_workbench.harness.report.outcome import outcome
 from llama_workbench.harness.report.text import run_notes
-from llama_workbench.harness.slices.fleet.folder import FleetFolder
-from llama_workbench.harness.slices.fleet.kinds import labels
+from llama_workbench.harness.slices.fleet.folder import FleetFolder, kind_of, labels
 from llama_workbench.harness.slices.fleet.machines import combine, judge_fleet
 from llama_workbench.harness.store.files import VERDICTS, RunError, RunWarning
 from llama_workbench.harness.store.folder import RunFolder, describe
@@ -25,8 +24,7 @@ from tests.test_cli import command, fails, output
 from tests.test_functions import MINE
 
 ONLY = ("prefill-15m-t128", "decode-15m-c64")
-OTHER = {"cpu_flags": [*ENVIRONMENT["cpu_flags"], "avx_vnni"]}
-"""Another processor of the same name."""
+OTHER = {"cpu_model": "Another CPU"}
 
 
 def a_run(folder: Path, seed: int = 0, **given: Any) -> RunFolder:
@@ -61,7 +59,7 @@ def outcomes(folder: FleetFolder) -> dict[tuple[str, str], str]:
 
 def test_runs_of_three_machines_get_one_verdict_each(fleet: FleetFolder) -> None:
     assert [each.kind for each in fleet.machines()] == [
-        "Simulated CPU (no avx_vnni)", "Simulated CPU (avx_vnni) #1", "Simulated CPU (avx_vnni) #2",
+        "Simulated CPU, 2 cores", "Another CPU, 2 cores #1", "Another CPU, 2 cores #2",
     ]  # fmt: skip
     assert outcomes(fleet)["refactor-2x-3x", ""] == "refuted on these 3 machines"
     assert outcomes(fleet)["mask-caching-6-11", "whole prefill"] == "depends on the machine"
@@ -103,8 +101,10 @@ def test_each_machine_stays_an_ordinary_run(fleet: FleetFolder, measured: list[R
 
 def test_a_fleet_may_be_extended_and_split(fleet: FleetFolder, measured: list[RunFolder], tmp_path: Path) -> None:
     fourth = a_run(tmp_path / "fourth", 3, environment={"cpu_model": "ARM Neoverse"})
-    more = combine([fleet.run, fourth], tmp_path / "more")
-    assert len(more.machines()) == 4 and more.machines()[-1].kind == "ARM Neoverse"
+    with pytest.raises(RunError, match=r"this is a run of several machines.*Name the runs in its folder machines"):
+        combine([fleet.run, fourth], tmp_path / "more")
+    more = combine([*(run for _, run in fleet.runs()), fourth], tmp_path / "more")
+    assert len(more.machines()) == 4 and more.machines()[-1].kind == "ARM Neoverse, 2 cores"
     parts = [a_run(tmp_path / name, only=[name], claims=[]) for name in ONLY]
     (parts[1].path / "claims.json").write_text(json.dumps([dict(CLAIMS[0])]))
     parts[1].seal(parts[1].read_manifest())
@@ -112,33 +112,9 @@ def test_a_fleet_may_be_extended_and_split(fleet: FleetFolder, measured: list[Ru
     assert split.run.read_manifest()["spending"] == "split"
     [verdict] = split.run.read(VERDICTS)
     assert [(each.workload, each.machine) for each in verdict.effects] == [
-        (ONLY[0], "Simulated CPU #1"), (ONLY[1], "Simulated CPU #2"),
+        (ONLY[0], "Simulated CPU, 2 cores #1"), (ONLY[1], "Simulated CPU, 2 cores #2"),
     ]  # fmt: skip
     assert "not in this run" not in outcome(verdict) and outcome(verdict) == "refuted"
-
-
-def test_pieces_of_one_node_stay_one_machine(tmp_path: Path) -> None:
-    """Two fleets of one node each, which measured in pieces; the second had begun what it did not end."""
-    fleets = []
-    for number, named in enumerate(("one", "two")):
-        fleet = FleetFolder.create(tmp_path / named)
-        for place, name in enumerate(("m1", "m1.2")):
-            a_run(
-                fleet.machine(name),
-                10 * number + place,
-                only=ONLY if number else ONLY[place : place + 1],
-                claims=CLAIMS[:1],
-            )
-        listed = [Machine(name=name, experiments=[ONLY[place]]) for place, name in enumerate(("m1", "m1.2"))]
-        fleet.write(listed, claims=[dict(CLAIMS[0])], status="complete", spending="split")
-        judge_fleet(fleet.path)
-        fleets.append(fleet)
-    both = combine([fleet.run for fleet in fleets], tmp_path / "both")
-    assert [each.name for each in both.machines()] == ["m1", "m1.2", "m2", "m2.2"]
-    [verdict] = both.run.read(VERDICTS)
-    told = [(each.workload, how_many([each.machine])) for each in verdict.effects]
-    assert len(told) == 4 and how_many(each.machine for each in verdict.effects) == 2
-    assert outcome(verdict) == "refuted on these 2 machines"
 
 
 def spoil(folder: Path, name: str, change: Any) -> RunFolder:
@@ -231,11 +207,11 @@ def test_a_fleet_as_it_grows(tmp_path: Path) -> None:
     with pytest.raises(RunError, match="has finished a round"):
         judge_fleet(fleet.path)
     write_run(fleet.machine("a"), only=ONLY, killed=True, rounds=30)
-    fleet.write(fleet.machines(), status="running", spending="split")
+    fleet.write(fleet.machines(), claims=[dict(CLAIMS[0])], spending="split")
     with pytest.warns(RunWarning, match="the last line was cut off"):
         [verdict] = judge_fleet(fleet.path)
     assert verdict.verdict == "refuted" and "sealed" not in fleet.run.read_manifest()
-    fleet.write(fleet.machines(), status="interrupted", spending="split")
+    fleet.update(fleet.machines(), "interrupted")
     with pytest.warns(RunWarning, match="the last line was cut off"):
         judge_fleet(fleet.path)
     assert fleet.run.read_manifest()["sealed"] and not fleet.run.changed()
@@ -286,11 +262,11 @@ def test_the_commands(measured: list[RunFolder], tmp_path: Path, monkeypatch: py
     monkeypatch.setenv("COLUMNS", "160")  # a narrower terminal wraps the names of machines
     folders = [str(run.path) for run in measured]
     said = output("combine", *folders, "--into", "results/runs/all", cwd=tmp_path)
-    assert "Simulated CPU (avx_vnni) #2" in said and "refuted on these 3 machines" in said
+    assert "Another CPU, 2 cores #2" in said and "refuted on these 3 machines" in said
     before = (tmp_path / "results/runs/all/verdicts.json").read_bytes()
     judged = output("judge", "all", cwd=tmp_path)
     assert "refuted on these 3 machines* · refactor-2x-3x" in judged and "By machine, and over machines:" in judged
-    assert "prefill-15m-t128 on Simulated CPU (avx_vnni) #1" in judged and "mean of these 3 machines" in judged
+    assert "prefill-15m-t128 on Another CPU, 2 cores #1" in judged and "mean of these 3 machines" in judged
     assert (tmp_path / "results/runs/all/verdicts.json").read_bytes() == before
     assert json.loads(output("judge", "all", "--json", cwd=tmp_path)) == json.loads(before)
     report = output("report", "all", cwd=tmp_path)
@@ -302,7 +278,7 @@ def test_the_commands(measured: list[RunFolder], tmp_path: Path, monkeypatch: py
     page = tmp_path / "claim.html"
     done = command("report", "all", "--claim", "mask-caching-helps", "--html", page, cwd=tmp_path)
     assert done.returncode == 0, done
-    assert "Simulated CPU (avx_vnni) #1" in page.read_text()
+    assert "Another CPU, 2 cores #1" in page.read_text()
     assert "cannot be combined" in fails("combine", folders[0], a_torch(tmp_path), cwd=tmp_path)
     assert "run of several machines: compare that of one" in fails("compare", folders[0], "all", cwd=tmp_path)
 
@@ -344,11 +320,25 @@ def test_two_real_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert fleet.path.parent == Path("results/runs")
 
 
-def test_pieces_of_one_node_are_one_machine() -> None:
-    same = {"cpu_model": "AMD EPYC 9554", "cores": 2}
-    found = labels([same] * 4, ["m1", "m2", "m2.2", "m2.3"])
-    first, *pieces = [f"AMD EPYC 9554 #{each}" for each in ("1", "2, piece 1", "2, piece 2", "2, piece 3")]
+def test_machines_are_named_by_what_computes() -> None:
+    epyc = "AMD EPYC 9554, 2 cores"
+    found = labels([epyc] * 4, ["m1", "m2", "m2.2", "m2.3"])
+    first, *pieces = [f"{epyc} #{each}" for each in ("1", "2, piece 1", "2, piece 2", "2, piece 3")]
     assert found == [first, *pieces] and how_many(found) == 2
-    assert labels([same] * 2, ["m1", "m1.2"]) == ["AMD EPYC 9554, piece 1", "AMD EPYC 9554, piece 2"]
-    assert labels([same] * 2, ["20260102T030405Z-1a2b", "main"]) == ["AMD EPYC 9554 #1", "AMD EPYC 9554 #2"]
-    assert labels([same, same | {"cores": 4}], ["m1", "m2"]) == ["AMD EPYC 9554 (2 cores)", "AMD EPYC 9554 (4 cores)"]
+    assert labels([epyc] * 2, ["m1", "m1.2"]) == [f"{epyc}, piece 1", f"{epyc}, piece 2"]
+    assert labels([epyc] * 2, ["20260102T030405Z-1a2b", "main"]) == [f"{epyc} #1", f"{epyc} #2"]
+    assert labels([epyc, "AMD EPYC 9554, 4 cores"], ["m1", "m2"]) == [epyc, "AMD EPYC 9554, 4 cores"]
+
+
+@pytest.mark.parametrize(
+    ("change", "name"),
+    [
+        ({"cpu_model": "Intel(R) Xeon(R) CPU @ 2.20GHz"}, "Intel Xeon, 2 cores"),
+        ({"cpu_model": "AMD EPYC 9554 64-Core Processor"}, "AMD EPYC 9554, 2 cores"),
+        ({"device": {"kind": "cuda", "name": "NVIDIA H100"}}, "NVIDIA H100"),
+        ({"cgroup_quota_cores": 1.5}, "Simulated CPU, 1 core"),
+        ({"cpu_model": None, "cores": None}, "unknown processor"),
+    ],
+)
+def test_what_a_kind_of_machine_is_called(change: dict[str, Any], name: str) -> None:
+    assert kind_of({**ENVIRONMENT, **change}) == name

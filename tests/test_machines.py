@@ -16,7 +16,6 @@ from llama_workbench.harness.judge.parts import Part
 from llama_workbench.harness.metrics.base import Judged
 from llama_workbench.harness.report.machines import machine_lines
 from llama_workbench.harness.report.outcome import outcome
-from llama_workbench.harness.slices.fleet.kinds import key_of, labels, names, slug
 from llama_workbench.harness.slices.fleet.verdicts import (
     LEAST_KINDS,
     MachineEvidence,
@@ -29,7 +28,6 @@ from llama_workbench.harness.spec.words import Word
 from llama_workbench.harness.stats.means import CentredInterval, between_variance
 from llama_workbench.harness.store.verdict_schema import Effect, OverMachines, Verdict
 from studies.simulated_machines import simulate, told
-from tests.runs import ENVIRONMENT
 
 # -- the statistics ----------------------------------------------------------------------------------------------------
 
@@ -56,13 +54,11 @@ def test_random_effects_are_those_of_statsmodels(centres: Sequence[float]) -> No
     errors = [0.03 + 0.01 * index for index in range(len(centres))]
     oracle = combine_effects(np.array(centres), np.square(errors), method_re="iterated", use_t=True)
     assert between_variance(centres, errors) == pytest.approx(max(oracle.tau2, 0.0), abs=1e-6)
-    found = random_effects(centres, errors, 0.05)
+    mean, one_more = random_effects(centres, errors, 0.05)
     frame = oracle.summary_frame(alpha=0.05)
     row = frame.loc["random effect wls" if oracle.tau2 > 0 else "random effect"]  # Hartung & Knapp; factor not below 1
-    assert (found.mean.centre, found.mean.low, found.mean.high) == pytest.approx(
-        (row["eff"], row["ci_low"], row["ci_upp"]), abs=1e-5
-    )
-    assert found.one_more.low < found.mean.low and found.mean.high < found.one_more.high
+    assert (mean.centre, mean.low, mean.high) == pytest.approx((row["eff"], row["ci_low"], row["ci_upp"]), abs=1e-5)
+    assert one_more.low < mean.low and mean.high < one_more.high
 
 
 def test_two_kinds_of_machines_say_nothing_of_others() -> None:
@@ -206,40 +202,3 @@ def test_five_kinds_of_machines_say_something_of_others() -> None:
     assert len(lines) == 1 + 1 + LEAST_KINDS + 2  # a heading, and one block although two parts ask about it
     assert "mean of these 5 machines: 1.147× [1.136, 1.159]; they differ by 1.4 %" in lines[-2]
     assert "machines in general" in lines[-1]
-
-
-# -- kinds -------------------------------------------------------------------------------------------------------------
-
-
-def test_processors_of_one_name_are_told_apart_by_their_instruction_sets() -> None:
-    plain_, more = dict(ENVIRONMENT), {**ENVIRONMENT, "cpu_flags": [*ENVIRONMENT["cpu_flags"], "avx_vnni", "zzz"]}
-    assert key_of(plain_) != key_of(more) and slug(plain_) != slug(more)
-    assert labels([plain_, more, more]) == [
-        "Simulated CPU (no avx_vnni)", "Simulated CPU (avx_vnni) #1", "Simulated CPU (avx_vnni) #2",
-    ]  # fmt: skip
-    third = {**ENVIRONMENT, "cpu_flags": ["avx2", "rdseed", "zzz"]}
-    assert len(set(names([plain_, more, third]))) == 3
-
-
-@pytest.mark.parametrize(
-    ("change", "name"),
-    [
-        ({"cpu_model": "Intel(R) Xeon(R) CPU @ 2.20GHz"}, "Intel Xeon"),
-        ({"cpu_model": "AMD EPYC 9554 64-Core Processor"}, "AMD EPYC 9554"),
-        ({"device": {"kind": "cuda", "name": "NVIDIA H100"}}, "NVIDIA H100"),
-        ({"cgroup_quota_cores": 1.5}, "Simulated CPU (1 core)"),
-        ({"machine": "aarch64"}, "Simulated CPU (aarch64)"),
-        ({"torch": "2.14.0"}, "Simulated CPU (torch 2.14.0)"),
-        ({"torch": None}, "Simulated CPU (no torch)"),
-        ({"malloc": {}}, None),
-    ],
-)
-def test_what_makes_a_kind(change: dict[str, Any], name: str | None) -> None:
-    other = {**ENVIRONMENT, **change}
-    assert key_of(other) != key_of(ENVIRONMENT) == key_of(dict(ENVIRONMENT) | {"load_average": [9.0], "kernel": "7"})
-    first, told_ = names([ENVIRONMENT, other])
-    assert told_ != first and (name is None or told_ == name)
-
-
-def test_what_a_machine_does_not_say_breaks_nothing() -> None:
-    assert labels([{}, {}]) == ["unknown processor #1", "unknown processor #2"] and slug({})

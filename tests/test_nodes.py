@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from threading import Event
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
@@ -25,23 +25,24 @@ from llama_workbench.harness.claims.reading import load_claims
 from llama_workbench.harness.machine.places import published
 from llama_workbench.harness.plan.experiments import Plan, make_plan
 from llama_workbench.harness.plan.options import Options, PlanError, Request
-from llama_workbench.harness.slices.fleet import driver, session
-from llama_workbench.harness.slices.fleet.driver import (
+from llama_workbench.harness.slices.fleet import nodes as driver
+from llama_workbench.harness.slices.fleet import session
+from llama_workbench.harness.slices.fleet.folder import FleetFolder, kind_of
+from llama_workbench.harness.slices.fleet.nodes import (
     LEAST_SECONDS,
     MOST_TRIES,
     Cluster,
     Driver,
     Lost,
     Node,
+    NodeWorker,
     Order,
     Piece,
-    Unit,
     check_address,
-    pieces_of,
+    code,
+    packed,
+    unpack,
 )
-from llama_workbench.harness.slices.fleet.folder import FleetFolder
-from llama_workbench.harness.slices.fleet.kinds import key_of
-from llama_workbench.harness.slices.fleet.node import NodeWorker, code, packed, unpack
 from llama_workbench.harness.store.verdict_schema import Machine
 from studies.fleet_costs import on_paper
 from tests.runs import ENVIRONMENT, write_run
@@ -64,13 +65,12 @@ def named(piece: Piece) -> dict[str, Any]:
     return {option: tuple(names.split(",")) for option, _, names in pairs}
 
 
-@pytest.mark.parametrize("nodes", [1, 2, 5, 100])
-def test_pieces_hold_every_experiment_once(register: Plan, nodes: int) -> None:
-    units = session.units_of(register)
-    pieces = pieces_of(units, 3 * nodes)
+def test_pieces_hold_every_experiment_once(register: Plan) -> None:
+    pieces = session.FleetRun("ray", False, register, EVERYTHING, Options()).pieces()
     names = [name for piece in pieces for name in named(piece).get("workloads", ())]
-    assert sorted(names) == sorted(each.workload.name for each in register.experiments)
-    assert len(units) < len(names) and len(pieces) == min(3 * nodes, len(units) - 1) + 1
+    assert sorted(names) == sorted(each.workload.name for each in register.experiments) and len(pieces) < len(names)
+    shares = [piece.share for piece in pieces]
+    assert shares == sorted(shares, reverse=True) and sum(shares) == pytest.approx(1)
     for part in register.hypotheses():  # what is one value of several workloads is measured by one machine
         if part.least_workloads > 1 or part.metric == "share_of_parts":
             places = [piece for piece in pieces if {*part.workload_names()} & {*named(piece).get("workloads", ())}]
@@ -81,9 +81,9 @@ def test_pieces_hold_every_experiment_once(register: Plan, nodes: int) -> None:
 def test_the_commands_of_nodes_measure_together_what_one_does(request_: Request) -> None:
     """What is named or asked for as a whole is measured once; of the quick ones no less than on one machine."""
     claims = load_claims(CLAIMS)
-    whole, run = make_plan(request_, claims), session.FleetRun
-    fleet = run("ray", False, whole, request_, Options())
-    plans = [make_plan(replace(request_, **named(piece)), claims) for piece in pieces_of(fleet.units(), 4)]
+    whole = make_plan(request_, claims)
+    pieces = session.FleetRun("ray", False, whole, request_, Options()).pieces()
+    plans = [make_plan(replace(request_, **named(piece)), claims) for piece in pieces]
     measured = {each.workload.name: each for plan in plans for each in plan.experiments}
     assert measured.keys() == {each.workload.name for each in whole.experiments}
     assert sum(len(plan.experiments) for plan in plans) == len(measured)
@@ -103,12 +103,10 @@ def test_the_commands_of_nodes_measure_together_what_one_does(request_: Request)
 
 def test_what_is_measured_already_is_left_out(register: Plan) -> None:
     done = {each.workload.name for each in register.experiments[::2]} | {""}
-    left = [unit for unit in session.units_of(register) if not unit.is_in(done)]
-    names = {name for unit in left for name in unit.workloads}
-    assert names >= {each.workload.name for each in register.experiments} - done and all(
-        unit.workloads for unit in left
-    )
-    assert not any({*unit.workloads} <= done for unit in left)
+    pieces = session.FleetRun("ray", False, register, EVERYTHING, Options(), done=done).pieces()
+    left = [{*named(piece)["workloads"]} for piece in pieces]
+    assert set[str]().union(*left) >= {each.workload.name for each in register.experiments} - done
+    assert not any(names <= done for names in left)
 
 
 # -- what is sent ------------------------------------------------------------------------------------------------------
@@ -158,18 +156,15 @@ def test_what_lies_in_no_file_of_today_is_not_sent(tmp_path: Path) -> None:
             session.files_and_words(Plan("claims", (), (), (), {"mine": source}), Request(), Options())
 
 
-def test_functions_are_not_sent() -> None:
-    with pytest.raises(PlanError, match=r"--call mine\.py:texts: functions are compared on one machine"):
-        request = Request(compare=("a.py:f", "b.py:f"), calls=("mine.py:texts",))
-        session.spread(request, Options(), on="ray", on_each_kind=False)
-
-
-def test_a_variant_without_a_claim_is_not_divided(tmp_path: Path) -> None:
-    """What it is compared with is chosen from the whole plan."""
+def test_what_one_machine_alone_compares_is_refused(tmp_path: Path) -> None:
+    """Functions, and a variant without a claim: what it is compared with is chosen from the whole plan."""
     (tmp_path / "mine.py").write_text("def mine(): ...\n", encoding="utf-8")
-    request = Request(added=(f"{tmp_path}/mine.py:mine",))
-    with pytest.raises(PlanError, match="no claim is about"):
-        session.spread(request, Options(), on="ray", on_each_kind=False)
+    for request, problem in (
+        (Request(compare=("a.py:f", "b.py:f"), calls=("mine.py:texts",)), r"--call mine\.py:texts: .* on one machine"),
+        (Request(added=(f"{tmp_path}/mine.py:mine",)), "no claim is about"),
+    ):
+        with pytest.raises(PlanError, match=problem):
+            session.spread(request, Options(), on="ray", on_each_kind=False)
 
 
 @pytest.mark.parametrize("address", ["", "localhost", "ray:/x", "ray://", "http://x"])
@@ -233,9 +228,8 @@ def test_a_file_that_no_run_has_is_refused(tmp_path: Path, name: str) -> None:
 
 def test_a_node_runs_a_command_in_a_folder_and_says_what_it_is(tmp_path: Path) -> None:
     worker = NodeWorker()
-    facts = json.loads(worker.about(1, False, "cpu"))
-    assert facts["version"] == llama_workbench.__version__ and facts["environment"]["threads"] == 1
-    assert "cannot say what it is: ValueError" in worker.about(cast(Any, "many"), False, "cpu")
+    facts = worker.about()
+    assert facts["version"] == llama_workbench.__version__ and "core" in facts["kind"]
     worker.begin("m1", ["--compare", "nobody", "fast", "--workloads-file=here/x.toml"], {"here/x.toml": ""})
     lines, code = list[str](), None
     while code is None:
@@ -249,6 +243,7 @@ def test_a_node_runs_a_command_in_a_folder_and_says_what_it_is(tmp_path: Path) -
 # -- what becomes of it ------------------------------------------------------------------------------------------------
 
 WORKLOADS = ("prefill-15m-t128", "decode-15m-c64")
+KIND = kind_of(ENVIRONMENT)
 Say = Callable[[list[str]], tuple[list[str], int | None, bytes]]
 
 
@@ -256,43 +251,38 @@ class FakeNode:
     """A node and its worker: says what it is, and to each command what `say` returns or raises."""
 
     def __init__(self, name: str, say: Say, **facts: Any) -> None:
-        self.node = Node(name, f"at-{name}", 1, 0, False)
+        self.node = Node(name, f"at-{name}", 1, 0)
         self.say = say
-        known = {
-            "version": llama_workbench.__version__,
-            "code": code(),
-            "environment": dict(ENVIRONMENT),
-            "niceness": 0,
-        }
-        self.facts = known | facts
+        ours = {"version": llama_workbench.__version__, "code": code(), "kind": KIND, "niceness": 0}
+        self.facts = ours | facts
         self.commands: list[list[str]] = []
         self.killed = False
-
-    def ask(self, method: str, *arguments: Any) -> tuple[FakeNode, str]:
-        if method == "begin":
-            self.commands.append(arguments[1])
-        return self, method
-
-    def answer(self, asked: tuple[FakeNode, str]) -> Any:
-        return {"about": lambda: json.dumps(self.facts), "begin": lambda: None, "stop": lambda: None,
-                "look": lambda: self.say(self.commands[-1])}[asked[1]]()  # fmt: skip
-
-    def kill(self) -> None:
-        self.killed = True
 
 
 class FakeCluster(Cluster):
     def __init__(self, *nodes: FakeNode) -> None:
         self.all = list(nodes)
 
-    def nodes(self) -> list[Node]:
+    def nodes(self, *, gpu: bool) -> list[Node]:
         return [each.node for each in self.all]
 
-    def worker(self, node: Node, *, gpu: bool) -> Any:
+    def worker(self, node: Node) -> Any:
         return next(each for each in self.all if each.node == node)
+
+    def ask(self, worker: FakeNode, method: str, *arguments: Any) -> tuple[FakeNode, str]:
+        if method == "begin":
+            worker.commands.append(arguments[1])
+        return worker, method
 
     def wait(self, answers: Sequence[Any], seconds: float) -> list[Any]:
         return list(answers)
+
+    def answer(self, asked: tuple[FakeNode, str]) -> Any:
+        worker, method = asked
+        return worker.facts if method == "about" else worker.say(worker.commands[-1]) if method == "look" else None
+
+    def kill(self, worker: FakeNode) -> None:
+        worker.killed = True
 
 
 @pytest.fixture
@@ -300,7 +290,7 @@ def fleet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FleetFolder:
     for name in ("NEW_NODES_SECONDS", "NO_NODE_SECONDS", "AFTER_LOSS_SECONDS"):
         monkeypatch.setattr(driver, name, 0.0)
     made = FleetFolder.create(tmp_path / "fleet")
-    made.write([], claims=[], status="running", spending="split")
+    made.write([], claims=[], spending="split")
     return made
 
 
@@ -319,17 +309,15 @@ def measured(tmp_path: Path) -> Say:
 
 
 def driven(
-    fleet: FleetFolder, *nodes: FakeNode, stopped: Event | None = None, **more: Any
+    fleet: FleetFolder, *nodes: FakeNode, stopped: Event | None = None, cluster: FakeCluster | None = None, **more: Any
 ) -> tuple[str, dict[str, Machine], list[str]]:
     """Status, machines by name, and what was told."""
     told: list[str] = []
-    order: dict[str, Any] = {
-        "folder": fleet.path, "units": [Unit(workloads=(name,)) for name in WORKLOADS], "each_kind": False,
-        "kinds_done": [], "seconds": 60.0, "words": ["--seed=1"], "files": {}, "about": (1, False, "cpu"),
-        "gpu": False,
-    }  # fmt: skip
-    work = Driver(FakeCluster(*nodes), Order(**order | more), told.append, stopped or Event())
-    work.run()
+    pieces = [Piece(words=[f"--workloads={name}"], share=0.5) for name in WORKLOADS]
+    order: dict[str, Any] = {"pieces": pieces, "seconds": 60.0, "words": ["--seed=1"], "files": {}}
+    Driver(
+        cluster or FakeCluster(*nodes), Order(folder=fleet.path, **order | more), told.append, stopped or Event()
+    ).run()
     return str(fleet.run.manifest().status), {each.name: each for each in fleet.machines()}, told
 
 
@@ -347,9 +335,12 @@ def test_work_is_shared_and_kept(fleet: FleetFolder, measured: Say) -> None:
 
 
 def test_seconds_are_shared_by_weight(fleet: FleetFolder, measured: Say) -> None:
-    units = [Unit(workloads=WORKLOADS[:1], weight=99.0), Unit(workloads=WORKLOADS[1:], weight=1.0)]
+    pieces = [
+        Piece(words=[f"--workloads={name}"], share=share)
+        for name, share in ((WORKLOADS[0], 0.99), (WORKLOADS[1], 0.01))
+    ]
     node = FakeNode("a", measured)
-    driven(fleet, node, units=units)
+    driven(fleet, node, pieces=pieces)
     given = [word for words in node.commands for word in words if word.startswith("--budget=")]
     assert given == ["--budget=59.4", f"--budget={LEAST_SECONDS:g}"]
 
@@ -359,7 +350,6 @@ def test_seconds_are_shared_by_weight(fleet: FleetFolder, measured: Say) -> None
     [
         ({"version": "0.0.1"}, "has version 0.0.1 of the workbench"),
         ({"code": "x"}, "its code is another one than here"),
-        ({"problem": "no GPU"}, "no GPU"),
     ],
 )
 def test_a_node_that_differs_is_left_out_and_named(
@@ -374,21 +364,15 @@ def test_a_node_that_differs_is_left_out_and_named(
 
 def test_what_a_lost_node_had_is_measured_by_another(fleet: FleetFolder, measured: Say) -> None:
     def lost(words: list[str]) -> Any:
-        cluster.remove(weak)
-        raise Lost("the node was lost", with_node=True)
+        cluster.all.remove(weak)
+        raise Lost("the node was lost")
 
     weak = FakeNode("weak", lost)
-    cluster = [weak, FakeNode("b", measured)]
-    work = FakeCluster()
-    work.all = cluster
-    order = Order(folder=fleet.path, units=[Unit(workloads=(name,)) for name in WORKLOADS], each_kind=False,
-                  kinds_done=[], seconds=60.0, words=[], files={}, about=(1, False, "cpu"), gpu=False)  # fmt: skip
-    told: list[str] = []
-    Driver(work, order, told.append, Event()).run()
-    machines = {each.name: each for each in fleet.machines()}
+    cluster = FakeCluster(weak, FakeNode("b", measured))
+    status, machines, told = driven(fleet, cluster=cluster)
     assert machines["m1"].status == "interrupted" and machines["m1"].reason == "the node was lost"
     assert "m1 at at-weak: the node was lost" in told
-    assert fleet.run.manifest().status == "complete" and workloads_of(machines.values()) == sorted(WORKLOADS)
+    assert status == "complete" and workloads_of(machines.values()) == sorted(WORKLOADS)
 
 
 def test_a_piece_that_no_node_can_do_is_given_up(fleet: FleetFolder, measured: Say) -> None:
@@ -410,14 +394,13 @@ def test_a_node_that_only_fails_is_left_out(fleet: FleetFolder) -> None:
 
 
 def test_each_kind_of_machine_measures_everything_once(fleet: FleetFolder, measured: Say) -> None:
-    other = dict(ENVIRONMENT) | {"cpu_model": "ARM Neoverse"}
-    nodes = [FakeNode("a", measured), FakeNode("b", measured), FakeNode("c", measured, environment=other)]
-    status, machines, _ = driven(fleet, *nodes, each_kind=True)
-    assert status == "complete" and [each.kind for each in machines.values()] == ["Simulated CPU", "ARM Neoverse"]
+    nodes = [FakeNode("a", measured), FakeNode("b", measured), FakeNode("c", measured, kind="ARM Neoverse, 4 cores")]
+    status, machines, _ = driven(fleet, *nodes, each_kind=True, pieces=[Piece()])
+    assert status == "complete" and [each.kind for each in machines.values()] == [KIND, "ARM Neoverse, 4 cores"]
     assert all(sorted(each.experiments) == sorted(WORKLOADS) for each in machines.values())
-    done = [key_of(ENVIRONMENT), key_of(other)]
-    third = FakeNode("d", measured, environment=other | {"cores": 64})
-    driven(fleet, *nodes, third, each_kind=True, kinds_done=done)
+    third = FakeNode("d", measured, kind="ARM Neoverse, 64 cores")
+    done = [KIND, "ARM Neoverse, 4 cores"]
+    driven(fleet, *nodes, third, each_kind=True, pieces=[Piece()], kinds_done=done)
     assert [len(node.commands) for node in (*nodes, third)] == [1, 0, 1, 1]
 
 

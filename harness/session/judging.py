@@ -114,7 +114,7 @@ def rejudge(folder: RunFolder, claims_folder: Path | None = None) -> Rejudged:
         manifest = manifest.model_copy(update={"dispute": load_dispute(claims_folder or SHIPPED)})
     if manifest.mode == FLEET:
         judged = several_machines().verdicts_of(folder)
-        return Rejudged(judged.verdicts, judged.manifest(manifest))
+        return Rejudged(judged.verdicts, judged.manifest.model_copy(update={"dispute": manifest.dispute}))
     claims = claims_of(folder, claims_folder)
     verdicts, with_noise = judge_run(manifest, claims, folder)  # by the rounds that it says there are
     return Rejudged(verdicts, with_noise.with_rounds(folder.finished_rounds()))

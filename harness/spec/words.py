@@ -23,7 +23,6 @@ class Word(StrEnum):
     NOT_EVIDENCE = "not evidence"
     NOT_MEASURABLE = "not measurable here"
     NOT_ASKED = "not asked"
-    MEAN = "mean"
     PASSED = "passed"
     FIRED = "fired"
 
@@ -101,11 +100,10 @@ LOOKS: Mapping[Word, Appearance] = {
         "Same", "drag_handle", "blue", "circle", _whole("within the margin"), "cyan", "the same", "No", "same"
     ),
     Word.NOT_ASKED: Appearance("Not asked", "remove", "blue", "square", "nobody claimed anything of it"),
-    Word.MEAN: Appearance("Mean of machines", "functions", "blue", "square", "mean of the machines that measured it"),
     Word.PASSED: Appearance("Passed", "verified", "gray", "star", "a control: no difference, as expected"),
     Word.FIRED: Appearance("Fired", "warning", "red", "cross", "a control: identical code came out as different"),
 }  # fmt: skip
-"""By verdict, in the order in which they are counted; the last four are no verdicts."""
+"""By verdict, in the order in which they are counted; the last three are no verdicts."""
 
 COUNTED = tuple(
     name for word in LOOKS for name in ((word.value, UNDERSTATED) if word is Word.REFUTED else (word.value,))

@@ -50,8 +50,6 @@ def large_numbers(draw: random.Random, length: int) -> list[int]:
     return draw.choices(range(100_000), k=length)
 
 
-# -- arithmetic: whole numbers and floating point in list comprehensions -----------------------------------------------
-
 SCALE, SHIFT = 0.37, 1.25
 
 
@@ -61,11 +59,9 @@ def curved(values: list[float]) -> list[float]:
 
 
 def arithmetic(values: list[float]) -> float:
-    """All on the curve in one."""
+    """In list comprehensions: all on the curve in one."""
     return math.fsum([value - int(value) for value in curved(values)])
 
-
-# -- arrays: many small calls into numpy -------------------------------------------------------------------------------
 
 DECAY, SMOOTHINGS = 0.9, 3
 
@@ -83,13 +79,11 @@ def smoothed(values: Numbers) -> Numbers:
 
 
 def arrays(values: Numbers) -> float:
-    """How far they lie apart once they are smoothed."""
+    """Many small calls into numpy: how far numbers lie apart once they are smoothed."""
     for _ in range(SMOOTHINGS):
         values = smoothed(values)
     return float(values.max() - values.min() + values.std())
 
-
-# -- blocks that the system hands over, page by page, and takes back: of three at a time the C library keeps none ------
 
 FACTOR = 5
 
@@ -107,12 +101,10 @@ def filled(number: int, length: int) -> float:
 
 
 def blocks(given: list[int]) -> float:
-    """Of some numbers more than the block is long."""
+    """Blocks that the system hands over and takes back (of three at a time the C library keeps none)."""
     number, length = given
     return filled(number, length) + length
 
-
-# -- decode: a step of a small Llama, by numpy: its next token, from the last one and a cache of those before it -------
 
 POSITIONS = 64
 LAYERS, HEADS, WIDTH, HIDDEN, VOCABULARY = 2, 4, 48, 128, 160
@@ -173,7 +165,7 @@ def attended(query: Floats, keys: Floats, values: Floats) -> Floats:
 
 
 def decode(given: list[Floats]) -> int:
-    """The likeliest next token. Writes its keys and values into the last place of the cache."""
+    """A step of a small Llama: the likeliest next token. Writes into the last place of the cache."""
     state, keys, values = given
     position = keys.shape[2] - 1
     for number, weights in enumerate(LAYER):
@@ -186,8 +178,6 @@ def decode(given: list[Floats]) -> int:
         state = state + weights["down"] @ (gate / (1 + np.exp(-gate)) * (weights["up"] @ inner))
     return int((EMBEDDING @ normed(state)).argmax())
 
-
-# -- garbage: objects that hold one another, which the collector alone finds once they are not needed ------------------
 
 STEP = 7
 
@@ -211,7 +201,7 @@ def joined(values: list[int]) -> list[Bead]:
 
 
 def garbage(values: list[int]) -> int:
-    """A sum along the ring, which is garbage then."""
+    """A sum along the ring, which is garbage then: the collector alone finds it."""
     bead, total = joined(values)[0], 0
     for _ in range(len(values)):
         following = bead.behind
@@ -220,8 +210,6 @@ def garbage(values: list[int]) -> int:
             bead = following
     return total
 
-
-# -- lookups of fixed keys in a dict -----------------------------------------------------------------------------------
 
 FACTORS = {"width": 3, "height": 5, "depth": 7, "weight": 11, "margin": 13}
 
@@ -237,14 +225,12 @@ def cost(number: int) -> int:
 
 
 def lookups(values: list[int]) -> int:
-    """A sum over all numbers."""
+    """Of fixed keys in a dict: a sum over all numbers."""
     total = 0
     for value in values:
         total += volume(value) - cost(value)
     return total
 
-
-# -- objects with attributes and methods -------------------------------------------------------------------------------
 
 RATE = 3
 
@@ -275,14 +261,12 @@ class Account:
 
 
 def objects(amounts: list[int]) -> int:
-    """The state of an account after them."""
+    """With attributes and methods: the state of an account after these amounts."""
     account = Account(len(amounts))
     for amount in amounts:
         account.book(amount)
     return account.state()
 
-
-# -- patterns: a regular expression on lines of text -------------------------------------------------------------------
 
 ENTRY = re.compile(r"(\w+)=(\d+)(?:\.(\d+))?")
 BASE = 7
@@ -299,11 +283,8 @@ def value_of(entry: re.Match[str]) -> int:
 
 
 def patterns(given: str) -> int:
-    """Of all entries in a line."""
+    """A regular expression on a line: the value of all entries."""
     return sum([value_of(entry) for entry in ENTRY.finditer(given)])
-
-
-# -- records: small dicts that are made, changed and read --------------------------------------------------------------
 
 
 def order(number: int) -> dict[str, int]:
@@ -317,14 +298,12 @@ def settle(entry: dict[str, int]) -> None:
 
 
 def records(values: list[int]) -> int:
-    """What all orders cost."""
+    """Small dicts that are made, changed and read: what all orders cost."""
     entries = [order(value) for value in values]
     for entry in entries:
         settle(entry)
     return sum([entry["total"] for entry in entries])
 
-
-# -- recursion ---------------------------------------------------------------------------------------------------------
 
 LEAST = 2
 
@@ -343,11 +322,9 @@ def halves(values: list[int], low: int, high: int) -> int:
 
 
 def recursion(values: list[int]) -> int:
-    """That of all."""
+    """The sum of all, by a function that calls itself."""
     return halves(values, 0, len(values))
 
-
-# -- sorting by a key of one's own -------------------------------------------------------------------------------------
 
 MODULUS = 101
 
@@ -358,11 +335,9 @@ def rank(number: int) -> tuple[int, int]:
 
 
 def sorting(values: list[int]) -> int:
-    """The one in the middle, by rank."""
+    """By a key of one's own: the number in the middle."""
     return sorted(values, key=rank)[len(values) // 2]
 
-
-# -- spelling: how far two words lie apart, by a table of all their letters: calls of some ten milliseconds ------------
 
 LETTERS = "etaoinshr"
 
@@ -382,15 +357,13 @@ def next_row(above: list[int], letter: str, word: str) -> list[int]:
 
 
 def spelling(given: list[str]) -> int:
-    """The least number of letters to change, to put in and to take away."""
+    """The least number of letters to change, to put in and to take away; calls of some ten milliseconds."""
     first, second = given
     row = list(range(len(second) + 1))
     for letter in first:
         row = next_row(row, letter, second)
     return row[-1]
 
-
-# -- steps: a few on a few numbers, calls of microseconds --------------------------------------------------------------
 
 SLOPE, LIFT = 1.5, 0.25
 
@@ -401,11 +374,9 @@ def lifted(number: float) -> float:
 
 
 def steps(values: list[float]) -> float:
-    """From the first to the last."""
+    """A few on a few numbers, in calls of microseconds."""
     return lifted(values[-1]) - values[0]
 
-
-# -- texts that are formatted and joined -------------------------------------------------------------------------------
 
 SEPARATOR, CELL_WIDTH = "; ", 6
 
@@ -416,11 +387,9 @@ def cell(number: int) -> str:
 
 
 def texts(values: list[int]) -> int:
-    """The length of all of them in a row, in capitals."""
+    """Formatted and joined: the length of all of them in a row, in capitals."""
     return len(SEPARATOR.join([cell(value) for value in values]).upper().replace(" ", ""))
 
-
-# -- words that are counted in a dict ----------------------------------------------------------------------------------
 
 SYLLABLES = ("ka", "lo", "mi", "ne", "ru", "sa", "to", "vi")
 SHORT = 5
@@ -440,7 +409,7 @@ def counted(given: str) -> dict[str, int]:
 
 
 def words(given: str) -> int:
-    """One number for all counts."""
+    """Counted in a dict: one number for all counts."""
     return sum([count * count for word, count in counted(given).items() if len(word) > SHORT])
 
 

@@ -32,7 +32,7 @@ def command(
 
     Runs whose claims, code, packages, weights or workloads differ cannot be combined; the reason is printed.
 
-    To add a machine later, combine the combined run with that machine's run.
+    To add a machine later, combine the runs in the folder machines of the combined run with that machine's run.
 
     \b
     Examples:

@@ -1,4 +1,4 @@
-"""A fleet on disk: a run folder whose `machines/NAME/` is an ordinary run each.
+"""A fleet on disk: a run folder whose `machines/NAME/` is an ordinary run each; and what machines are called.
 
 At its top lie run.json (`"mode": "fleet"`, the machines, no samples), claims.json, verdicts.json over all machines and
 machines.json. Whoever reads runs finds verdicts there as in any other run. What was measured lies with the machines.
@@ -7,13 +7,15 @@ machines.json. Whoever reads runs finds verdicts there as in any other run. What
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from ...claims.model import Claim
+from ...evidence.effect import PIECE
+from ...machine.environment import device_kind
 from ...machine.lifeline import Lock
 from ...store import schema
 from ...store.files import CLAIMS, MANIFEST, RESTORE, RunError
@@ -22,6 +24,10 @@ from ...store.forms import plain
 from ...store.verdict_schema import FLEET, HOME, Machine
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
+_PIECE_FOLDER = re.compile(r"(m[0-9]+)(?:\.([0-9]+))?")
+"""The folder of a piece of the work: which node of a cluster, and its number there from the second on."""
+
+_NOISE = re.compile(r"\((?:R|TM|C)\)|\bCPU(?= +\S)|\bProcessor\b|@\s*[\d.]+\s*GHz|\b\w+-Core\b", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
@@ -47,23 +53,12 @@ class FleetFolder:
             raise ValueError(f'"{name}" cannot be the name of a machine: {expected}')
         return self.path / HOME / name
 
-    def write(
-        self,
-        machines: Iterable[Machine],
-        *,
-        claims: Sequence[Any] | None = None,
-        status: str = "running",
-        **manifest: Any,
-    ) -> None:
-        """Replace run.json: `machines`, and what else it holds (`id`, `started`, `finished`, `command`, `alpha`,
-        `ad_hoc`, `fail_if`, `spending`, ...). With `claims` also claims.json. Raises RunError.
-
-        A `folder` of a machine is written as this folder has it, whatever it said: null only where there is no run.
-        """
-        if claims is not None:
-            self.run.write_json(CLAIMS, [each.stored() if isinstance(each, Claim) else each for each in claims])
+    def write(self, machines: Iterable[Machine], claims: Sequence[Any], status: str = "running", **facts: Any) -> None:
+        """Begin run.json and claims.json. facts: what else run.json holds (`started`, `command`, `alpha`, ...). Raises
+        RunError."""
+        self.run.write_json(CLAIMS, [each.stored() if isinstance(each, Claim) else each for each in claims])
         content = {"format": schema.FORMAT, "unit": schema.LIFE, "id": self.path.resolve().name, "status": status}
-        facts = plain({**manifest, "machines": self._listed(machines), "experiments": []})
+        facts = plain({**facts, "machines": self._listed(machines), "experiments": []})
         self.run.write_json(MANIFEST, {**content, "mode": FLEET, **facts})
 
     def update(self, machines: Iterable[Machine], status: str) -> None:
@@ -73,13 +68,13 @@ class FleetFolder:
         self.run.write_json(MANIFEST, self.run.manifest().model_copy(update=changed))
 
     def _listed(self, machines: Iterable[Machine]) -> list[Machine]:
-        """With the folders that they have here."""
-
-        def folder_of(name: str) -> str | None:
-            return f"{HOME}/{name}" if (self.machine(name) / MANIFEST).is_file() else None
-
-        # All that it has is written, whoever made it and whatever it said.
-        return [Machine(**{**each.model_dump(), "folder": folder_of(each.name)}) for each in machines]
+        """With the folders that they have here, whatever they said: none where there is no run."""
+        listed = []
+        for each in machines:
+            there = (self.machine(each.name) / MANIFEST).is_file()
+            # All that it has is written, whoever made it.
+            listed.append(Machine(**{**each.model_dump(), "folder": f"{HOME}/{each.name}" if there else None}))
+        return listed
 
     def machines(self) -> list[Machine]:
         """The machines that run.json names. Raises RunError where it is no fleet's."""
@@ -94,3 +89,31 @@ class FleetFolder:
             return [(each, RunFolder(self.machine(each.name))) for each in self.machines() if each.folder is not None]
         except ValueError as error:
             raise RunError(self.path / MANIFEST, str(error), RESTORE) from error
+
+
+def kind_of(environment: Mapping[str, Any]) -> str:
+    """What computes, in a few words: "AMD EPYC 9554, 2 cores", or the GPU where that computes."""
+    if device_kind(environment) != "cpu":
+        return str(environment["device"].get("name") or "unknown GPU")
+    model = " ".join(_NOISE.sub(" ", str(environment.get("cpu_model") or "")).split()) or "unknown processor"
+    cores, quota = environment.get("cores"), environment.get("cgroup_quota_cores")
+    if cores is None:
+        return model
+    granted = cores if quota is None else max(1, min(int(cores), int(quota)))
+    return f"{model}, {granted} core{'s' * (granted != 1)}"
+
+
+def labels(kinds: Sequence[str], folders: Sequence[str]) -> list[str]:
+    """A name for each run, each another one: that of its machine's kind, with a number where several are of one kind.
+
+    folders: of the runs. A node of a cluster has one for each piece of the work ("m2", "m2.2", "m2.3").
+    """
+    places = [_PIECE_FOLDER.fullmatch(each) for each in folders]
+    nodes = [place[1] if place else str(index) for index, place in enumerate(places)]
+    made = []
+    for kind, node, place in zip(kinds, nodes, places, strict=True):
+        alike = [*dict.fromkeys(other for other, name in zip(nodes, kinds, strict=True) if name == kind)]
+        number = f" #{alike.index(node) + 1}" if len(alike) > 1 else ""
+        piece = f"{PIECE}{place[2] or 1}" if place and nodes.count(node) > 1 else ""
+        made.append(f"{kind}{number}{piece}")
+    return made

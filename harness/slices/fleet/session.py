@@ -1,7 +1,7 @@
 """A run over a cluster as a session asks for it: a new one, or one that goes on without what is measured already.
 
-Each node runs the ordinary command on a part of the plan, or on each kind of machine on all of it (see `driver`). What
-comes back lies in one folder, and is judged together.
+Each node runs the ordinary command on one experiment after the other, or on each kind of machine on all of the plan
+(see `nodes`). What comes back lies in one folder, and is judged together.
 """
 
 from __future__ import annotations
@@ -37,10 +37,9 @@ from ...store.files import RESTORE, RunError
 from ...store.folder import RunFolder
 from ...store.forms import plain
 from ...store.schema import Manifest, Sources
-from . import kinds
-from .driver import READY, Order, Unit, check_address
-from .folder import FleetFolder
+from .folder import FleetFolder, kind_of
 from .machines import judge_fleet
+from .nodes import READY, Order, Piece, check_address
 
 LOOK_SECONDS = 0.2
 WORKLOADS = "workloads.toml"
@@ -88,24 +87,44 @@ def again(folder: RunFolder, given: Request, options: Options, *, on: str, budge
         differences.append("a claim, or which there are, changed")
     if differences:
         raise RunError(folder.path, f"cannot resume, because something changed: {'; '.join(differences)}", UNDO)
+    if folder.manifest().spending == "replicate":
+        options = replace(options, budget_seconds=earlier.budget_seconds if budget is None else budget)
+        return FleetRun(on, True, plan, request, options, fleet)
     complete = [machine for machine in machines if machine.status == "complete"]
     done = {name for machine in complete for name in machine.experiments or [""]}
-    each_kind = folder.manifest().spending == "replicate"
     units = units_of(plan)
-    left = [unit for unit in units if not unit.is_in(done)]
-    if not left and not each_kind:
+    if not (left := [unit for unit in units if not unit.is_in(done)]):
         raise PlanError(f"{folder.path}: every experiment was measured; more rounds need a new run")
-    share = 1.0 if each_kind else sum(unit.weight for unit in left) / sum(unit.weight for unit in units)
+    share = sum(unit.weight for unit in left) / sum(unit.weight for unit in units)
     options = replace(options, budget_seconds=earlier.budget_seconds * share if budget is None else budget)
-    return FleetRun(on, each_kind, plan, request, options, fleet, () if each_kind else frozenset(done))
+    return FleetRun(on, False, plan, request, options, fleet, frozenset(done))
 
 
 # -- what is sent ------------------------------------------------------------------------------------------------------
 
 
+@dataclass(frozen=True)
+class Unit:
+    """What only one machine can measure, all together. claims: to be named then, where any must. weight: how much there
+    is to decide."""
+
+    workloads: tuple[str, ...]
+    claims: tuple[str, ...]
+    weight: float
+
+    def is_in(self, done: Collection[str]) -> bool:
+        """Whether these workloads have all of it ("" for what needs none)."""
+        return all(name in done for name in self.workloads or ("",))
+
+    def words(self, *, claims: bool) -> list[str]:
+        """What a command says of it alone. claims: whether these are named."""
+        named = {"workloads": self.workloads, "claims": self.claims if claims or not self.workloads else ()}
+        return [f"--{option}={','.join(names)}" for option, names in named.items() if names]
+
+
 def units_of(plan: Plan) -> list[Unit]:
     """What one machine must measure together: a trend, or a share of a sum, is a value of several workloads. Last what
-    needs no workload."""
+    needs no workload, for a command that names workloads leaves that out."""
     home = {each.workload.name: each.workload.name for each in plan.experiments}
     for part in plan.hypotheses():
         names = [name for name in part.workload_names() if name in home]
@@ -120,11 +139,11 @@ def units_of(plan: Plan) -> list[Unit]:
         workloads = tuple(each.workload.name for each in experiments)
         about = [claim.id for claim in plan.claims if {*workloads} & {*claim.workloads()}]
         weight = sum(1 + len(each.targets) + len(each.contrasts) for each in experiments)
-        units.append(Unit(workloads=workloads, claims=tuple(about), weight=weight))
+        units.append(Unit(workloads, tuple(about), weight))
     looked_at = {name for metric in metrics() if metric.title for name in metric.names}
     parts = [(claim.id, part) for claim in plan.claims for part in claim.hypothesis if not part.workload_names()]
     rest = dict.fromkeys(name for name, part in parts if part.metric in looked_at or not units)
-    return [*units, *[Unit(workloads=(), claims=tuple(rest), weight=0.5)] * bool(rest)]
+    return [*units, *[Unit((), tuple(rest), 0.5)] * bool(rest)]
 
 
 def files_and_words(plan: Plan, request: Request, options: Options) -> tuple[dict[str, str], list[str]]:
@@ -197,7 +216,7 @@ class FleetRun:
         with tempfile.TemporaryFile("w+") as errors, ExitStack() as stack:
             # A session of its own, for Ctrl-C on a terminal goes to all processes of one.
             driver = stack.enter_context(subprocess.Popen(
-                tied([sys.executable, "-m", f"{__package__}.driver", self.on]),
+                tied([sys.executable, "-c", f"from {__package__}.nodes import main; main({self.on!r})"]),
                 stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, text=True,
                 env=child_environment(), start_new_session=True,
             ))  # fmt: skip
@@ -206,7 +225,7 @@ class FleetRun:
             if (first := driver.stdout.readline().strip()) != READY:
                 raise PlanError(first or f"--on {self.on}: {_last_of(errors)}")
             fleet = self._folder(stack.enter_context(closing(Lock())))
-            driver.stdin.write(f"{self._order(fleet).model_dump_json()}\n")
+            driver.stdin.write(f"{self.order(fleet).model_dump_json()}\n")
             driver.stdin.flush()
             progress.phase(f"measuring on {self.on}")
             last_line = deque[str](maxlen=1)
@@ -276,28 +295,33 @@ class FleetRun:
         )
         return fleet
 
-    def units(self) -> list[Unit]:
-        """What is left to measure."""
+    def pieces(self) -> list[Piece]:
+        """What is left to measure, a command each, the longest first; on each kind of machine one command has all."""
+        if self.on_each_kind:
+            return [Piece()]
         units = [unit for unit in units_of(self.plan) if not unit.is_in(self.done)]
-        if self.request.claims or self.request.everything:
-            return units
+        whole = sum(unit.weight for unit in units)
         # A claim that is named is measured as a whole; where none was, only what is quick.
-        return [unit.model_copy(update={"claims": ()}) if unit.workloads else unit for unit in units]
+        named = bool(self.request.claims or self.request.everything)
+        longest_first = sorted(units, key=lambda unit: -unit.weight)
+        return [Piece(words=unit.words(claims=named), share=unit.weight / whole) for unit in longest_first]
 
-    def _order(self, fleet: FleetFolder) -> Order:
-        request, complete = self.request, [each for each in fleet.machines() if each.status == "complete"]
+    def order(self, fleet: FleetFolder) -> Order:
+        """What the driver is asked to do."""
+        request = self.request
+        complete = [RunFolder(fleet.machine(each.name)) for each in fleet.machines() if each.status == "complete"]
+        # By their processors, for that is what a node says of itself.
+        kinds = [kind_of({**run.manifest().machine_facts, "device": {}}) for run in complete]
         if request.compare is not None:  # by their names, for a node has the files elsewhere
             request = replace(request, compare=self.plan.sides)
-        facts = (RunFolder(fleet.machine(each.name)).manifest().machine_facts for each in complete)
         return Order(
             folder=fleet.path.resolve(),
-            units=self.units(),
+            pieces=self.pieces(),
             each_kind=self.on_each_kind,
-            kinds_done=[kinds.key_of(each) for each in facts] if self.on_each_kind else [],
+            kinds_done=kinds,
             seconds=self.options.budget_seconds,
             words=[*self.words, *typed_again(request), *typed_again(self.options)],
             files=self.files,
-            about=(self.plan.threads, self.plan.calm, self.plan.device),
             gpu=self.plan.device != "cpu",
         )
 

@@ -3,15 +3,12 @@
 A verdict over machines is a statement about the machines that were measured. *Supported* says that the claim holds on
 each of them: it is false only if some effect on some machine lies outside the claimed range, whose own interval then
 missed it, so alpha is not divided, as on one machine. So with *refuted*. *Depends* says where machines or workloads
-differ; any of all intervals may be the wrong one, and each is judged at alpha over their number.
+differ; any of all intervals may be the wrong one, and each is judged at alpha over their number. "Depends on the
+machine" is said where one machine settles an effect in one way and another in another, and, as long as not all
+machines settle the claim alike, where two machines' intervals of one effect have no common point.
 
-"Depends on the machine" is said where one machine settles an effect in one way and another in another, and, as long as
-not all machines settle the claim alike, where two machines' intervals of one effect have no common point.
-
-Each effect is also told by machine kind and over machines (machines.json): the mean over those that measured, how much
-they differ, and what to expect of others. Each machine gives an interval for what is true on it. What is true on
-another may differ by more than any interval is wide, so machines are never poured into one series of rounds. Two
-questions are asked:
+Each effect is also told by machine kind and over machines (machines.json). What is true on another machine may differ
+by more than any interval is wide, so machines are never poured into one series of rounds. Two questions are asked:
 
 - *These machines.* The mean of what is true on each. Errors of different machines are independent, so half widths add
   as errors do, by squares; each is that of an interval that holds at every look, which makes the sum wide enough.
@@ -29,7 +26,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -132,9 +129,9 @@ def _rows(by_machine: Found) -> Iterator[tuple[str, Effect]]:
 
 def _combined(by_machine: Found, apart: Sequence[Key]) -> Judged:
     """Verdict and reason over machines. apart: effects of which two machines' intervals have no common point."""
+    reasons = {name: one.reason for name, one in by_machine.items()}
     if not any(_is_measured(effect) for one in by_machine.values() for effect in one.effects):
-        first = next(iter(by_machine.values()))
-        return Judged(first.verdict, _by_machine({name: one.reason for name, one in by_machine.items()}))
+        return Judged(next(iter(by_machine.values())).verdict, _by_machine(reasons))
     answers = _answers_by_machine(by_machine)
     words = {word for told in answers.values() for word in told.values()}
     settled = words & {*SETTLED, Word.DEPENDS}
@@ -148,7 +145,7 @@ def _combined(by_machine: Found, apart: Sequence[Key]) -> Judged:
         where = ", ".join(dict.fromkeys(name for told in answers.values() for name in told))
         return Judged(word, f"{word.look.start} on {where}, {_measured_by(answers)}")
     if words == {Word.NOT_EVIDENCE}:
-        return Judged(Word.NOT_EVIDENCE, _by_machine({name: one.reason for name, one in by_machine.items()}))
+        return Judged(Word.NOT_EVIDENCE, _by_machine(reasons))
     still = {name: _why(one) for name, one in by_machine.items() if one.verdict not in SETTLED}
     done = {name: one.verdict for name, one in by_machine.items() if name not in still}
     reason = _by_machine(still) + (f"; {_listed(done, alone='')}" if done else "")
@@ -263,49 +260,58 @@ def _is_sound(effect: Effect) -> bool:
     return effect.rounds > 0 and counts and not effect.cause.is_doubtful
 
 
-# -- each effect over machines -----------------------------------------------------------------------------------------
-
-
-def _over(part: Part, verdict: Verdict, machines: Sequence[MachineEvidence], alpha: float) -> Iterator[OverMachines]:
-    """Each effect of a part by machine kind and over machines, every interval at alpha."""
-    alpha /= part.at_once([each.evidence for each in machines])
-    by_machine = _ask(part, machines, alpha)
-    if not any(one.effects for one in by_machine.values()):
-        return
-    apart = _apart(_ask(part, machines, shared_alpha(alpha, _answers(by_machine))), machines)
-    kinds = {each.name: each.kind for each in machines}
-    rows: dict[Key, list[tuple[str, Effect]]] = {}
-    for name, effect in _rows(by_machine):
-        if _is_sound(effect):
-            rows.setdefault(key_of(effect), []).append((name, effect))
-    for key, effects in rows.items():
-        by_kind: dict[str, list[tuple[str, Effect]]] = {}
-        for name, effect in effects:
-            by_kind.setdefault(kinds[name], []).append((name, effect))
-        yield OverMachines(
-            claim=verdict.claim,
-            part=verdict.part or verdict.title * verdict.is_comparison,
-            **key._asdict(),
-            unit=effects[0][1].unit,
-            alpha=alpha,
-            apart=key in apart,
-            **pooled(by_kind, alpha, looks_once=part.looks_once),
-        )
-
-
-# -- one effect by machine kind and over machines, as machines.json has it ---------------------------------------------
+# -- each effect by machine kind and over machines, as machines.json has it --------------------------------------------
 
 LEAST_KINDS = 5
 """Of fewer kinds of machines nothing is said about machines in general: the intervals are too wide to be of use, and
 the spread between machines is hardly known."""
 
 
-@dataclass(frozen=True)
-class Draw:
-    """Machines in general: the mean over all, and where one more kind of machine lies."""
-
-    mean: CentredInterval
-    one_more: CentredInterval
+def _over(part: Part, verdict: Verdict, machines: Sequence[MachineEvidence], alpha: float) -> Iterator[OverMachines]:
+    """Each effect of a part by machine kind and over machines, every interval at alpha."""
+    alpha /= part.at_once([each.evidence for each in machines])
+    by_machine = _ask(part, machines, alpha)
+    if not any(judged.effects for judged in by_machine.values()):
+        return
+    apart = _apart(_ask(part, machines, shared_alpha(alpha, _answers(by_machine))), machines)
+    kinds = {each.name: each.kind for each in machines}
+    rows: dict[Key, dict[str, list[tuple[str, Effect]]]] = {}
+    for name, effect in _rows(by_machine):
+        if _is_sound(effect):
+            rows.setdefault(key_of(effect), {}).setdefault(kinds[name], []).append((name, effect))
+    for key, by_kind in rows.items():
+        effects = [effect for each in by_kind.values() for _, effect in each]
+        unit, several = effects[0].unit, len(effects) > 1
+        means = {kind: mean_of([ends_of(effect) for _, effect in each]) for kind, each in by_kind.items()}
+        errors = {
+            kind: [_error(effect, alpha, part.looks_once) for _, effect in each] for kind, each in by_kind.items()
+        }
+        yield OverMachines(
+            claim=verdict.claim,
+            part=verdict.part or verdict.title * verdict.is_comparison,
+            **key._asdict(),
+            unit=unit,
+            alpha=alpha,
+            kinds=tuple(
+                OfKind(
+                    kind=kind,
+                    machines=tuple(name for name, _ in each),
+                    rounds=sum(effect.rounds for _, effect in each),
+                    verdict=_word([effect.verdict for _, effect in each]),
+                    **_shown(means[kind], unit),
+                )
+                for kind, each in by_kind.items()
+            ),
+            mean=Pooled(**_shown(mean_of([*map(ends_of, effects)]), unit)) if several else None,
+            spread=_spread(effects, [error for each in errors.values() for error in each]) if several else math.nan,
+            apart=key in apart,
+            general=_general(
+                [mean.centre for mean in means.values()],
+                [math.hypot(*each) / len(each) for each in errors.values()],
+                alpha,
+                unit,
+            ),
+        )
 
 
 def mean_of(intervals: Sequence[CentredInterval]) -> CentredInterval:
@@ -322,8 +328,9 @@ def have_no_common_point(intervals: Sequence[CentredInterval]) -> bool:
     return max(each.low for each in intervals) > min(each.high for each in intervals)
 
 
-def random_effects(centres: ArrayLike, errors: ArrayLike, alpha: float) -> Draw:
-    """What to expect of machines of which these (three or more) are a draw. Raises ValueError for fewer."""
+def random_effects(centres: ArrayLike, errors: ArrayLike, alpha: float) -> tuple[CentredInterval, CentredInterval]:
+    """What to expect of machines of which these (three or more) are a draw: the mean over all, and where one more kind
+    of machine lies. Raises ValueError for fewer."""
     y, v = np.asarray(centres, dtype=np.float64), np.asarray(errors, dtype=np.float64) ** 2
     if y.size < 3:
         raise ValueError(f"machines in general need three kinds of machines, not {y.size}")
@@ -334,13 +341,7 @@ def random_effects(centres: ArrayLike, errors: ArrayLike, alpha: float) -> Draw:
     error = math.sqrt(factor / weights.sum())
     all_of_them = Mean(mean, error, y.size - 1)
     one_more = Mean(mean, math.hypot(error, math.sqrt(between)), y.size - 2)
-    return Draw(CentredInterval(mean, *all_of_them.ends(alpha)), CentredInterval(mean, *one_more.ends(alpha)))
-
-
-# -- of effects --------------------------------------------------------------------------------------------------------
-
-OnMachines = Sequence[tuple[str, Effect]]
-"""One effect on several machines, each with the machine's name."""
+    return CentredInterval(mean, *all_of_them.ends(alpha)), CentredInterval(mean, *one_more.ends(alpha))
 
 
 def ends_of(effect: Effect) -> CentredInterval:
@@ -351,30 +352,6 @@ def ends_of(effect: Effect) -> CentredInterval:
     return CentredInterval(math.log(effect.ratio), low, math.log(effect.high))
 
 
-def pooled(by_kind: Mapping[str, OnMachines], alpha: float, *, looks_once: bool) -> dict[str, Any]:
-    """The fields of OverMachines that are computed from one effect: kinds, mean, spread and general."""
-    effects = [effect for each in by_kind.values() for _, effect in each]
-    is_ratio = not effects[0].unit
-    of_kinds = {kind: mean_of([ends_of(effect) for _, effect in each]) for kind, each in by_kind.items()}
-    kinds = tuple(
-        OfKind(
-            kind=kind,
-            machines=tuple(name for name, _ in each),
-            rounds=sum(effect.rounds for _, effect in each),
-            verdict=_word([effect.verdict for _, effect in each]),
-            **_shown(of_kinds[kind], is_ratio),
-        )
-        for kind, each in by_kind.items()
-    )
-    several = len(effects) > 1
-    return {
-        "kinds": kinds,
-        "mean": Pooled(**_shown(mean_of([ends_of(effect) for effect in effects]), is_ratio)) if several else None,
-        "spread": _spread(effects, alpha, looks_once) if several else math.nan,
-        "general": _general(by_kind, of_kinds, alpha, looks_once),
-    }
-
-
 def _word(verdicts: Sequence[Word]) -> Word:
     """What machines of one kind say together: what they all say; else it is inconclusive, or depends."""
     words = set(verdicts)
@@ -383,9 +360,9 @@ def _word(verdicts: Sequence[Word]) -> Word:
     return Word.DEPENDS if len(words & {*SETTLED}) > 1 else Word.INCONCLUSIVE
 
 
-def _shown(ends: CentredInterval, is_ratio: bool) -> dict[str, float]:
+def _shown(ends: CentredInterval, unit: str) -> dict[str, float]:
     """An interval as a file has it: a ratio is never 0 there, and what is open is infinite."""
-    if not is_ratio:
+    if unit:
         return {"ratio": ends.centre, "low": ends.low, "high": ends.high}
     low = exp(ends.low) if math.isfinite(ends.low) else -math.inf
     return {"ratio": exp(ends.centre), "low": low, "high": exp(ends.high)}
@@ -403,9 +380,8 @@ def _error(effect: Effect, alpha: float, looks_once: bool) -> float:
     return half / (reached[-1].half_width(1.0) * math.sqrt(reached[-1].rounds)) if reached else half
 
 
-def _spread(effects: Sequence[Effect], alpha: float, looks_once: bool) -> float:
+def _spread(effects: Sequence[Effect], errors: Sequence[float]) -> float:
     """Standard deviation between machines, beyond what the errors explain; NaN where one has no interval."""
-    errors = [_error(effect, alpha, looks_once) for effect in effects]
     centres = [ends_of(effect).centre for effect in effects]
     if not all(map(math.isfinite, errors)):
         return math.nan
@@ -414,16 +390,9 @@ def _spread(effects: Sequence[Effect], alpha: float, looks_once: bool) -> float:
     return math.sqrt(between_variance(centres, errors))
 
 
-def _general(
-    by_kind: Mapping[str, OnMachines], of_kinds: Mapping[str, CentredInterval], alpha: float, looks_once: bool
-) -> General | None:
+def _general(centres: Sequence[float], errors: Sequence[float], alpha: float, unit: str) -> General | None:
     """Machines in general, a kind of them being one draw; None where there are too few kinds, or one has no error."""
-    errors = [
-        math.hypot(*(_error(effect, alpha, looks_once) for _, effect in each)) / len(each) for each in by_kind.values()
-    ]
-    if len(by_kind) < LEAST_KINDS or not all(0 < error < math.inf for error in errors):
+    if len(centres) < LEAST_KINDS or not all(0 < error < math.inf for error in errors):
         return None
-    effect = next(iter(by_kind.values()))[0][1]
-    drawn = random_effects([ends.centre for ends in of_kinds.values()], errors, alpha)
-    next_ = _shown(drawn.one_more, not effect.unit)
-    return General(**_shown(drawn.mean, not effect.unit), next_low=next_["low"], next_high=next_["high"])
+    mean, one_more = (_shown(ends, unit) for ends in random_effects(centres, errors, alpha))
+    return General(**mean, next_low=one_more["low"], next_high=one_more["high"])
