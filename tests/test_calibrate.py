@@ -163,17 +163,21 @@ def operations(build: Callable[..., Any], config: Any, weights: Any) -> list[Any
 
 
 def test_names_are_drawn_anew_and_the_same_number_gives_the_same_files() -> None:
-    def known(number: int) -> KnownComparison:
-        return KnownComparison(FUNCTIONS, TWINS, "lookups", 0, number)
-
-    assert known(1).files == known(1).files and known(1).digest == known(1).digest
-    assert len({known(number).digest for number in range(50)}) == 50
-    worn = [known(number) for number in range(50) if known(number).clothes[:1] == (KEYS,)]
+    every = [KnownComparison(FUNCTIONS, TWINS, "lookups", 0, number) for number in range(50)]
+    again = KnownComparison(FUNCTIONS, TWINS, "lookups", 0, 1)
+    assert (
+        again.files == every[1].files and again.digest == every[1].digest and len({each.digest for each in every}) == 50
+    )
+    worn = [each for each in every if each.clothes[:1] == (KEYS,)]
     sides = [[text for path, text in each.files.items() if path != "inputs.py"] for each in worn]
     assert worn and all(sum("'width'" in text for text in texts) == 1 for texts in sides)
-    assert {each.called_with for each in map(known, range(50))} == {"fixed", "mixed"}
-    assert {each.repeats for each in map(known, range(50))} == {*REPEATS.values()}
-    assert 10 < sum(each.turned for each in map(known, range(50))) < 40
+    assert {each.called_with for each in every} == {"fixed", "mixed"} and 10 < sum(each.turned for each in every) < 40
+    assert {each.repeats for each in every} == {*REPEATS.values()}
+    known = KnownComparison(FUNCTIONS, IDENTICAL, "words", 0, 4)
+    assert len({*known.files.values()}) == 1 and len(known.files) == 3 and known.log_ratio == 0 and known.clothes == ()
+    old, new = [*known.files][:2]
+    sides = ["--compare", f"old={old}:work", f"new={new}:work"]
+    assert known.command == [*sides, "--call", f"inputs.py:{known.called_with}"]
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -207,16 +211,6 @@ def test_allocations_are_felt_in_a_process_and_the_other_work_is_not(
     result, _ = measured(tmp_path, Request(compare=(old, new), calls=(call,)), rounds=1)
     [experiment] = result.manifest.experiments
     assert experiment.own_processes is (kind == ALLOCATIONS) and not experiment.excluded
-
-
-def test_identical_files_are_the_same_to_the_last_letter() -> None:
-    known = KnownComparison(FUNCTIONS, IDENTICAL, "words", 0, 4)
-    assert len({*known.files.values()}) == 1 and len(known.files) == 3
-    assert known.log_ratio == 0 and known.clothes == ()
-    old, new = [*known.files][:2]
-    assert known.command == [
-        "--compare", f"old={old}:work", f"new={new}:work", "--call", f"inputs.py:{known.called_with}"
-    ]  # fmt: skip
 
 
 def test_functions_in_another_order_are_defined_before_what_is_executed() -> None:
@@ -294,47 +288,36 @@ def test_one_kind_and_size_may_be_asked_for() -> None:
     assert all(each in asked for each in trials) and trial(percent=2) not in asked and trial(percent=3) in asked
     assert sum(each.busy for each in trials) == 10
     assert verb._selection("", "twins,planted", "").works == ((TWINS, 0), *((PLANTED, size) for size in REPEATS))
-
-
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
+    for words, problem in (
         (("modles", "", ""), "--kinds modles: expected functions, allocations, models"),
         (("", "planted-4", ""), "--only planted-4: expected twins, identical, planted, planted-1"),
         (("", "", "nothing"), "--cases nothing: expected arithmetic"),
         (("models", "", "words"), "--cases words: none of them belongs to --kinds models"),
-    ],
-)
-def test_an_unknown_word_is_told_with_those_that_there_are(words: tuple[str, str, str], said: str) -> None:
-    with pytest.raises(Failure, match=said):
-        verb._selection(*words)
+    ):
+        with pytest.raises(Failure, match=problem):
+            verb._selection(*words)
 
 
 # -- rates -------------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
-    ("percent", "answer", "is_wrong"),
+    ("percent", "right", "wrong"),
     [
-        (0, "same", False),
-        (0, "slower", True),
-        (0, "faster", True),
-        (0, "inconclusive", False),
-        (0, "not evidence", False),
-        (1, "same", False),  # at the very limit of what is called the same
-        (1, "slower", False),
-        (1, "faster", True),
-        (2, "same", False),  # its interval reaches 3 %: within 2 % is all that was said
-        (3, "same", True),
-        (5, "slower", False),
-        (5, "faster", True),
-        (10, "inconclusive", False),
+        (0, ("same", "inconclusive", "not evidence"), ("slower", "faster")),
+        (1, ("same", "slower"), ("faster",)),  # at the very limit of what is called the same
+        (2, ("same",), ()),  # its interval reaches 3 %: within 2 % is all that was said
+        (3, (), ("same",)),
+        (5, ("slower", "inconclusive"), ("faster",)),
     ],
 )
-def test_a_verdict_is_wrong_where_the_truth_lies_outside(percent: int, answer: str, is_wrong: bool) -> None:
-    assert trial(percent=percent, answer=answer).is_wrong is is_wrong
-    turned = {"slower": "faster", "faster": "slower"}.get(answer, answer)
-    assert trial(percent=percent, answer=turned, log_ratio=math.log1p(percent / 100)).is_wrong is is_wrong
+def test_a_verdict_is_wrong_where_the_truth_lies_outside(
+    percent: int, right: tuple[str, ...], wrong: tuple[str, ...]
+) -> None:
+    for answer in (*right, *wrong):
+        assert trial(percent=percent, answer=answer).is_wrong is (answer in wrong)
+        turned = {"slower": "faster", "faster": "slower"}.get(answer, answer)
+        assert trial(percent=percent, answer=turned, log_ratio=math.log1p(percent / 100)).is_wrong is (answer in wrong)
 
 
 def test_what_one_interval_says() -> None:
@@ -442,26 +425,18 @@ def test_a_file_is_continued_and_a_line_that_was_cut_off_is_made_again(tmp_path:
     assert file.read_text() == whole
 
 
-def test_a_file_that_cannot_be_written_is_told_in_one_line(tmp_path: Path) -> None:
+def test_a_file_that_cannot_be_used_is_told_in_one_line(tmp_path: Path) -> None:
     (tmp_path / "taken").write_text("")
     with pytest.raises(Failure, match=r"taken.*; choose another file with --file") as told:
         verb.command(trials=1, file=tmp_path / "taken" / "trials.jsonl")
     assert "\n" not in str(told.value)
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "", "nothing\n", '{"form": 3}\n', '{"format": 2, "machine": {}}\n',
-        '{"format": 3}\n{"number": 1}\n', "\0\xff\n",
-    ],
-)  # fmt: skip
-def test_what_is_no_file_of_trials_is_told_in_one_line(tmp_path: Path, text: str) -> None:
+    others = ("", "nothing\n", '{"form": 3}\n', '{"format": 2, "machine": {}}\n', '{"format": 3}\n{"number": 1}\n')
     file = tmp_path / "trials.jsonl"
-    file.write_text(text)
-    with pytest.raises(CalibrationError, match="not a file of trials") as told:
-        read_trials(file)
-    assert "\n" not in str(told.value) and str(file) in str(told.value)
+    for text in (*others, "\0\xff\n"):
+        file.write_text(text)
+        with pytest.raises(CalibrationError, match="not a file of trials") as problem:
+            read_trials(file)
+        assert "\n" not in str(problem.value) and str(file) in str(problem.value)
 
 
 class Pretended:
@@ -536,14 +511,10 @@ def test_without_a_number_it_measures_for_some_minutes(tmp_path: Path, monkeypat
     monkeypatch.setattr(time, "monotonic", lambda: next(clock))
     verb.command(minutes=4.0, file=tmp_path / "trials.jsonl")
     assert 3 <= len(pretended.known) <= 6
-
-
-def test_what_fails_again_and_again_ends_the_measuring(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    file = tmp_path / "trials.jsonl"
     monkeypatch.setattr(calibrate, "measured", Pretended(trouble="no pytest", answer="inconclusive").measured)
     with pytest.raises(CalibrationError, match="3 trials in a row failed; the last: no pytest"):
-        verb.command(trials=100, file=file)
-    assert len(read_trials(file)) == 3
+        verb.command(trials=100, file=tmp_path / "failing.jsonl")
+    assert len(read_trials(tmp_path / "failing.jsonl")) == 3
 
 
 def test_trials_of_another_machine_count_but_are_no_second_runs(
