@@ -70,10 +70,10 @@ class FleetFolder:
     def _listed(self, machines: Iterable[Machine]) -> list[Machine]:
         """With the folders that they have here, whatever they said: none where there is no run."""
         listed = []
-        for each in machines:
-            there = (self.machine(each.name) / MANIFEST).is_file()
+        for machine in machines:
+            there = (self.machine(machine.name) / MANIFEST).is_file()
             # All that it has is written, whoever made it.
-            listed.append(Machine(**{**each.model_dump(), "folder": f"{HOME}/{each.name}" if there else None}))
+            listed.append(Machine(**{**machine.model_dump(), "folder": f"{HOME}/{machine.name}" if there else None}))
         return listed
 
     def machines(self) -> list[Machine]:

@@ -80,8 +80,9 @@ def verdicts_of(folder: RunFolder) -> FleetVerdicts:
     controls = [control for machine in machines for control in machine.evidence.noise.controls]
     fired = [machine.name for machine in machines if any(each.fired for each in machine.evidence.noise.controls)]
     where = f" on {(count := how_many(named))} machine{'s' * (count != 1)}"
-    found = {"machines": listed, "noise": Noise(line=f"{SUBJECT}: {found_text(controls, fired, where)}")}
-    return FleetVerdicts(tuple(verdicts), over, manifest.model_copy(update=found))
+    noise = Noise(line=f"{SUBJECT}: {found_text(controls, fired, where)}")
+    changed = manifest.model_copy(update={"machines": listed, "noise": noise})
+    return FleetVerdicts(tuple(verdicts), over, changed)
 
 
 def _counted(machine: Machine, manifest: Manifest, split: bool) -> Manifest:
