@@ -176,8 +176,8 @@ def test_names_are_drawn_anew_and_the_same_number_gives_the_same_files() -> None
     known = KnownComparison(FUNCTIONS, IDENTICAL, "words", 0, 4)
     assert len({*known.files.values()}) == 1 and len(known.files) == 3 and known.log_ratio == 0 and known.clothes == ()
     old, new = [*known.files][:2]
-    sides = ["--compare", f"old={old}:work", f"new={new}:work"]
-    assert known.command == [*sides, "--call", f"inputs.py:{known.called_with}"]
+    compared = ["--compare", f"old={old}:work", f"new={new}:work"]
+    assert known.command == [*compared, "--call", f"inputs.py:{known.called_with}"]
 
 
 @pytest.mark.parametrize("kind", KINDS)
