@@ -138,7 +138,7 @@ def _print_fleet(folder: RunFolder) -> None:
     from llama_workbench.harness.session.judging import several_machines
 
     judged, dispute = several_machines().verdicts_of(folder), folder.manifest().dispute
-    runs = [str(folder.path / each.folder) for each in judged.machines if each.folder]
+    runs = [str(folder.path / each.folder) for each in judged.manifest.machines if each.folder]
     write(f"# The answer\n\n{answer_markdown(judged.verdicts, dispute)}\n")
     write(machine_markdown(judged.verdicts, judged.over))
     write("".join(f"\nMore about one machine: workbench report {run}" for run in runs) + "\n")
