@@ -138,7 +138,7 @@ def test_exit_codes_are_read_from_words() -> None:
 
 def test_how_commands_were_run_is_kept_and_given_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from llama_workbench.harness.plan.options import Options
-    from llama_workbench.harness.plugin.resume import go_on
+    from llama_workbench.harness.session.run import go_on
 
     monkeypatch.chdir(tmp_path)
     (tmp_path / "words").write_text("one two")

@@ -14,8 +14,8 @@ from llama_workbench.commands.app import main
 from llama_workbench.harness.calls.revisions import parse_at
 from llama_workbench.harness.calls.world import WorldTurn
 from llama_workbench.harness.plan.options import Options, PlanError, Request
-from llama_workbench.harness.plugin.resume import go_on
 from llama_workbench.harness.session import run as session
+from llama_workbench.harness.session.run import go_on
 from llama_workbench.harness.store import files
 from llama_workbench.harness.store.files import RunError
 from llama_workbench.harness.store.folder import RunFolder

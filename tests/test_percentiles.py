@@ -19,8 +19,8 @@ from llama_workbench.harness.measure.choosing import can_be_apart, round_seconds
 from llama_workbench.harness.measure.participants import ExperimentState
 from llama_workbench.harness.plan.experiments import make_plan
 from llama_workbench.harness.plan.options import Options, Request
-from llama_workbench.harness.plugin.resume import go_on
 from llama_workbench.harness.report.outcome import command_of
+from llama_workbench.harness.session.run import go_on
 from llama_workbench.harness.stats.samples import LogTimes, differences
 from llama_workbench.harness.store.folder import RunFolder
 from llama_workbench.harness.store.schema import manifest_of

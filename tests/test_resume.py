@@ -21,9 +21,9 @@ from llama_workbench.harness.machine.lifeline import Lock
 from llama_workbench.harness.measure import measurement as measure
 from llama_workbench.harness.measure.gating import Gates
 from llama_workbench.harness.plan.options import Options, PlanError, Request
-from llama_workbench.harness.plugin.resume import go_on
 from llama_workbench.harness.report.outcome import further
 from llama_workbench.harness.session import run as session
+from llama_workbench.harness.session.run import go_on
 from llama_workbench.harness.session.unfinished import _here
 from llama_workbench.harness.spec.regions import Condition
 from llama_workbench.harness.store import files
@@ -270,7 +270,6 @@ REASONS: dict[str, tuple[Callable[[Path], None], str]] = {
     "gates": (lambda folder: edit(folder, mode="gates"), "checked outputs only and has no timings"),
     "start": (lambda folder: edit(folder, experiments=[]), "before its first output check"),
     "older": (lambda folder: edit(folder, sources=None), "which code it measured"),
-    "alpha": (lambda folder: edit(folder, alpha=0.05), "alpha = 0.05"),
     "seed": (lambda folder: edit(folder, seed="many"), "seed"),
 }
 

@@ -20,10 +20,10 @@ from llama_workbench.harness.machine.environment import comparable
 from llama_workbench.harness.plan.functions import functions_of
 from llama_workbench.harness.plan.options import Options, PlanError, Request, own_setting, typed
 from llama_workbench.harness.plugin import plugin
-from llama_workbench.harness.plugin.resume import go_on
 from llama_workbench.harness.report.comparison import screen_markdown, screens
 from llama_workbench.harness.report.outcome import command_of, compared_again
 from llama_workbench.harness.report.standings import evidence_of
+from llama_workbench.harness.session.run import go_on
 from llama_workbench.harness.store.files import RunError
 from tests.test_measure import run
 

@@ -24,10 +24,9 @@ from llama_workbench.harness.calls.inputs import Payload
 from llama_workbench.harness.evidence.evidence import evidence_from_manifest
 from llama_workbench.harness.judge.parts import judge_claims
 from llama_workbench.harness.plan.options import Options, Request, more_sides
-from llama_workbench.harness.plugin.resume import go_on
 from llama_workbench.harness.report.outcome import command_of, compared_again
 from llama_workbench.harness.session.judging import stopping_rule
-from llama_workbench.harness.session.run import Run, plan_run
+from llama_workbench.harness.session.run import Run, go_on, plan_run
 from llama_workbench.harness.slices.sizes.screen import crossing_lines, growth_lines, rows, sentences
 from llama_workbench.harness.slices.sizes.table import Point, SizeTable, crossings, growth, table_of
 from llama_workbench.harness.spec.comparison import held_together, sides_of

@@ -9,7 +9,6 @@ import statistics
 import subprocess
 import sys
 from collections.abc import Sequence
-from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -141,24 +140,6 @@ def test_too_slow(benchmark):
     assert benchmark.stats["mean"] < 0.001
 
 
-def test_woven(benchmark):
-    pytest.importorskip("aspectlib")
-    benchmark.weave("mine.total")
-    assert mine.total(range(100)) == 4950
-
-
-def test_no_longer_woven():
-    assert mine.total.__module__ == "mine"
-    assert mine.total([1]) == 1
-
-
-def test_woven_twice(benchmark_weave):
-    pytest.importorskip("aspectlib")
-    benchmark_weave("mine.total")
-    mine.total([1])
-    mine.total([1])
-
-
 def test_decorated(benchmark):
     @benchmark
     def answer():
@@ -260,8 +241,7 @@ def test_all_ways_to_time_a_call_have_samples_of_both_sides_in_turns(
     pair: tuple[Pairs, dict[str, Round], Path],
 ) -> None:
     _, rounds, _ = pair
-    woven = {"test_woven"} if find_spec("aspectlib") else set()
-    assert rounds.keys() == woven | {
+    assert rounds.keys() == {
         "test_scopes", "test_sum[10]", "test_sum[1000]", "TestPedantic::test_setup", "TestPedantic::test_plain",
         "TestPedantic::test_together", "test_marked", "test_awaited", "test_waits", "test_tells",
     }  # fmt: skip
@@ -311,11 +291,8 @@ def test_what_fails_is_named_and_has_no_number(pair: tuple[Pairs, dict[str, Roun
     assert "assert 2 == 1" in tests["test_value"].left_out["new"]
     assert "StopIteration" in str(tests["test_raises_late"].left_out)
     assert "can be used once" in str(tests["test_twice"].left_out)
-    if find_spec("aspectlib"):
-        assert "can be used once" in str(tests["test_woven_twice"].left_out)
     skipped = {test.partition("::")[2]: sides for test, sides in pair[0].collected.skipped.items()}
-    without = set() if find_spec("aspectlib") else {"test_woven", "test_woven_twice"}
-    assert skipped.keys() == {"test_untimed", "test_skipped", *without}
+    assert skipped.keys() == {"test_untimed", "test_skipped"}
     assert "times no call" in skipped["test_untimed"]["old"] and "not today" in skipped["test_skipped"]["new"]
 
 

@@ -146,7 +146,7 @@ def pytest_configure(config: pytest.Config) -> None:
         if fleet is not None:
             plan, options = fleet.plan, fleet.options
         elif start.goes_on:
-            from .resume import go_on
+            from ..session.run import go_on
 
             earlier, options = go_on(_run_alone(config, start.goes_on), options, request, budget=_budget(config))
             plan = earlier.plan

@@ -39,7 +39,7 @@ from ..metrics.base import PassContext
 from ..metrics.registry import metric_of, metrics
 from ..metrics.roof import hold_to_roof
 from ..plan.experiments import Plan, make_plan, sources_of
-from ..plan.options import Options, PlanError, Request, kept
+from ..plan.options import Options, PlanError, Request, going_on, kept
 from ..profilers.registry import look_closer
 from ..report.standings import write_standings
 from ..spec.comparison import Comparison, EnteredName
@@ -53,7 +53,7 @@ from ..store import remote
 from ..store.files import CLAIMS, MANIFEST, VERDICTS, RunError
 from ..store.folder import RunFolder
 from ..store.schema import FORMAT, LIFE, Checkpoint, Environment, Excluded, ExperimentRecord, Manifest, Sitting
-from ..store.verdict_schema import Verdict
+from ..store.verdict_schema import FLEET, Verdict
 from .judging import FirstAnswers, answer_so_far, judge_run, stopping_rule
 from .unfinished import Unfinished
 
@@ -417,6 +417,25 @@ def check(request: Request, options: Options) -> None:
             wrong = f"--device {request.device}: {why}, or measure with --device cpu"
     if wrong:
         raise PlanError(wrong)
+
+
+AS_IT_WAS = Request()
+
+
+def go_on(
+    folder: RunFolder, options: Options, again: Request = AS_IT_WAS, *, budget: float | None
+) -> tuple[Unfinished, Options]:
+    """An earlier run to go on with, and the options with what it keeps. again: code that runs keep no paths of. budget:
+    seconds of rounds; None: as many as its last sitting had. Raises as `Unfinished.read` and `check`."""
+    with contextlib.suppress(RunError):  # of a damaged run.json the reader below says what is wrong
+        if folder.manifest().mode == FLEET:
+            raise PlanError(f"{folder.path} is a run of several machines: add the cluster to continue on, --on ray")
+    checkpoint, claims = real_geometry(options), options.claims_folder
+    earlier = Unfinished.read(folder, again=again, checkpoint=checkpoint, claims_folder=claims)
+    seconds = earlier.budget_seconds if budget is None else budget
+    options = going_on(options, earlier.options).for_rounds(seconds)
+    check(Request(device=earlier.plan.device), options)
+    return earlier, options
 
 
 # -- whether there is room for a large model, in memory and on the disk, and for what a run caches ---------------------

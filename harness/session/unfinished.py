@@ -26,7 +26,6 @@ from ..calls.revisions import parse_at
 from ..calls.source import Source, is_command
 from ..claims.model import Claim
 from ..claims.reading import load_claims, stored_claims
-from ..evidence.effect import ALPHA
 from ..machine.environment import changed_since, device_differences, fingerprint
 from ..machine.lifeline import Lock
 from ..measure.measurement import Measurement
@@ -276,9 +275,6 @@ def _manifest(folder: RunFolder) -> tuple[Manifest, Sources]:
         raise RunError(folder.path, problem, ANEW)
     if known.sources is None or not known.sittings:
         problem = "cannot resume: it was made by an older version, which did not store which code it measured"
-        raise RunError(folder.path, problem, ANEW)
-    if known.alpha != ALPHA:
-        problem = f"cannot resume: it was judged at alpha = {known.alpha}, and runs now use {ALPHA}"
         raise RunError(folder.path, problem, ANEW)
     return known, known.sources
 

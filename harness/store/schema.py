@@ -87,50 +87,28 @@ class ChangedSetting(Shape):
     """What a function changed for its whole process."""
 
     what: Annotated[Text, says("the setting")]
-    felt: Annotated[StrictBool, says("whether others feel it; else it is undone until the function's next turn")] = (
-        False
-    )
+    felt: Annotated[StrictBool, says("whether others feel it; else it is undone until its next turn")] = False
 
 
 class SideFacts(Shape):
     """How a function ran, by what its gate and its rounds saw: what a reader must know beside the number. A field that
     is null was not seen."""
 
-    first_call_ns: Annotated[Amount | None, says("time of its first call, with what its factory took, nanoseconds")] = (
-        None
-    )
-    wall_ns: Annotated[
-        Amount | None, says("time of a call in its gate after its first, by the wall clock, nanoseconds")
-    ] = None
-    waited_ns: Annotated[
-        Amount | None, says("of that, how long it waited and no thread of it computed, nanoseconds")
-    ] = None
+    first_call_ns: Annotated[Amount | None, says("time of its first call and its factory, nanoseconds")] = None
+    wall_ns: Annotated[Amount | None, says("time of a later call in its gate, by the wall clock, ns")] = None
+    waited_ns: Annotated[Amount | None, says("of that, while no thread of it computed, nanoseconds")] = None
     is_import: Annotated[StrictBool, says("whether it is an import, in a Python that had begun before")] = False
     is_apart: Annotated[StrictBool, says("whether only a part of each of its calls counts")] = False
     work: Annotated[dict[Text, Amount], says("what a call does by its input generator: items, bytes, flops")] = {}
     collections_per_call: Annotated[Amount | None, says("collections of garbage in a call, of all generations")] = None
     collection_share: Annotated[Amount | None, says("of a call's time, what they take")] = None
     fault_ns: Annotated[Amount | None, says("what a page fault takes there, nanoseconds")] = None
-    copies_inputs: Annotated[
-        StrictBool | None, says("whether its calls were given copies, because they change what is handed out again")
-    ] = None
-    inputs: Annotated[
-        Count | None,
-        says("how many inputs a process made that were given to several calls each, or copies of them; null: none"),
-    ] = None
-    gains_again: Annotated[
-        Log | None,
-        says("log units by which it gains more than the baseline where an input is given again, so that none was"),
-    ] = None
-    children_share: Annotated[
-        Amount | None, says("CPU time of the processes that it starts, by its wall time; null: it starts none")
-    ] = None
-    threads_share: Annotated[
-        Amount | None, says("CPU time of its threads beside the calling one, by its wall time; null: they do little")
-    ] = None
-    sets_collector: Annotated[
-        StrictBool | None, says("whether it sets the garbage collector, which is left to it in a process of its own")
-    ] = None
+    copies_inputs: Annotated[StrictBool | None, says("whether its calls got copies: they change inputs")] = None
+    inputs: Annotated[Count | None, says("inputs of a process that several calls were given each; null: none")] = None
+    gains_again: Annotated[Log | None, says("log units that it gains more than the baseline from old inputs")] = None
+    children_share: Annotated[Amount | None, says("CPU time of processes that it starts, by its wall time")] = None
+    threads_share: Annotated[Amount | None, says("CPU time of its further threads, by its wall time")] = None
+    sets_collector: Annotated[StrictBool | None, says("whether it sets the garbage collector")] = None
     files_left: Annotated[Amount | None, says("files that a call leaves open, on average")] = None
     changes: Annotated[list[ChangedSetting], says("what it changed for its whole process")] = []
 
@@ -172,21 +150,15 @@ class Sitting(Shape):
 
     started: Annotated[Text, says("its start, ISO 8601, UTC")]
     budget_seconds: Annotated[Amount, says("time that it was given, seconds")]
-    others: Annotated[
-        Amount | None, ABSENT, says("share of the machine that other programs used meanwhile; absent: not known")
-    ] = None
+    others: Annotated[Amount | None, ABSENT, says("share of the machine that other programs used")] = None
 
 
 class SourceRecord(Shape):
     """The code of a variant, or of a function."""
 
-    digest: Annotated[
-        Text, says("SHA-256 of its source, and of the files that it imports by name; of a revision, of its commit")
-    ]
+    digest: Annotated[Text, says("SHA-256 of its source and of what it imports by name, or of its commit")]
     file: Annotated[Text | None, says("name of the file, where the user brought one")] = None
-    given: Annotated[
-        Text | None, says("what the user brought, as it is given again: NAME=FILE:FUNCTION@COMMIT, no folders")
-    ] = None
+    given: Annotated[Text | None, says("what is given again: NAME=FILE:FUNCTION@COMMIT")] = None
     commit: Annotated[Text | None, says("full name of the commit, where the code is of a revision")] = None
 
 
@@ -205,9 +177,7 @@ class CallSources(Shape):
 
     payload: Annotated[SourceRecord, says("makes the arguments of a call")]
     check: Annotated[SourceRecord | None, says("compares two answers; null: as the workbench does")] = None
-    commands: Annotated[
-        CommandsRecord | None, ABSENT, says("how commands were run, where that was said; absent: by their words alone")
-    ] = None
+    commands: Annotated[CommandsRecord | None, ABSENT, says("how commands were run, where that was said")] = None
 
 
 class LostLife(Shape):
@@ -302,13 +272,8 @@ class ExperimentRecord(Shape):
     seconds: Annotated[Amount | None, says("time that its rounds took, seconds")] = None
     sampled_seconds: Annotated[Amount | None, says("of that, inside timed samples")] = None
     compared_seconds: Annotated[Amount | None, says("of that, in samples of what is compared alone")] = None
-    wall_seconds: Annotated[
-        Amount | None,
-        says("seconds of the clock that they took, with starting processes and all that shared their time"),
-    ] = None
-    first_seconds: Annotated[
-        Amount | None, says("seconds of the clock that its first intervals should take, as estimated beforehand")
-    ] = None
+    wall_seconds: Annotated[Amount | None, says("the same with starting processes and waiting")] = None
+    first_seconds: Annotated[Amount | None, says("estimate of the seconds to its first intervals")] = None
     gates: Annotated[dict[str, Gate], says("result of the logits gate by variant")] = {}
     facts: Annotated[dict[str, SideFacts], says("how each function ran")] = {}
     traces: Annotated[dict[str, Trace], says("operations by variant")] = {}
@@ -339,9 +304,7 @@ class Environment(Shape):
     cpu_model: Annotated[Text | None, says("name of the processor")] = None
     cpu_flags: Annotated[list[Text] | None, says("its instruction sets")] = None
     cores: Annotated[Count | None, says("cores that the run could use")] = None
-    cgroup_quota_cores: Annotated[Number | None, says("CPU time that its container may use, in cores; null: all")] = (
-        None
-    )
+    cgroup_quota_cores: Annotated[Number | None, says("cores that its container may use; null: all")] = None
     governor: Annotated[Text | None, says("how the kernel chooses the clock rate")] = None
     memory_bytes: Annotated[Count | None, says("main memory")] = None
     transparent_huge_pages: Annotated[Text | None, says("the kernel's setting for 2 MiB pages")] = None
@@ -398,9 +361,7 @@ class Noise:
 
     controls: Annotated[tuple[Control, ...], says("every A/A check")] = ()
     line: Annotated[Text, says("the summary")] = ""
-    typical: Annotated[
-        Amount, ABSENT, says("log units by which A/A checks differ typically, if all together show that they do")
-    ] = 0.0
+    typical: Annotated[Amount, ABSENT, says("log units by which A/A checks differ typically")] = 0.0
     damaged: Annotated[tuple[Text, ...], Field(exclude=True), SkipJsonSchema()] = ()
 
     @model_validator(mode="before")
@@ -531,8 +492,8 @@ class Standings:
     """A run as relative times, which can be compared over days and machines; absolute times cannot."""
 
     format: Annotated[Count, says("version of this file")] = 1
-    made_from: Annotated[Mapping[str, Text], says("SHA-256 of run.json and of the samples that it was made from")] = (
-        field(default_factory=dict, compare=False, repr=False)
+    made_from: Annotated[Mapping[str, Text], says("SHA-256 of run.json and of the samples")] = field(
+        default_factory=dict, compare=False, repr=False
     )
     name: Annotated[Text, says("name of the run")]
     started: Annotated[Text, says("start, ISO 8601, UTC")]
@@ -545,9 +506,7 @@ class Standings:
     dropped: Annotated[tuple[tuple[Text, Text, Text], ...], says("[workload, variant, reason] without a number")]
     fired: Annotated[tuple[Text, ...], says("A/A checks that reported a difference")]
     measured_by: Annotated[Text, says("SHA-256 of the code that measured, as in run.json; empty: it is not known")] = ""
-    others: Annotated[
-        Amount | None, says("share of the machine that other programs used meanwhile, as in run.json")
-    ] = None
+    others: Annotated[Amount | None, says("share of the machine that other programs used")] = None
 
     @model_validator(mode="after")
     def _is_whole(self) -> Standings:

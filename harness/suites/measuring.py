@@ -280,17 +280,11 @@ class Fixtures:
     def benchmark(self, request: pytest.FixtureRequest) -> Iterator[Benchmark]:
         made = Benchmark(self.measuring, request.node)
         yield made
-        while made.woven:
-            made.woven.pop()()
         self.measuring.about = {"group": made.group, "extra": made.extra_info}
-
-    @pytest.fixture
-    def benchmark_weave(self, benchmark: Benchmark) -> Callable[..., None]:
-        return benchmark.weave
 
 
 class Benchmark:
-    """The fixture `benchmark`, as pytest-benchmark and pytest-codspeed have it. woven: what ends what `weave` began."""
+    """The fixture `benchmark`, as pytest-benchmark and pytest-codspeed have it."""
 
     cprofile_stats = None
 
@@ -303,7 +297,6 @@ class Benchmark:
         self.options: dict[str, Any] = {}
         self.enabled, self.disabled, self.has_error, self.skipped = True, False, False, False
         self.stats: Any = None
-        self.woven: list[Callable[[], object]] = []
 
     def __call__(self, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
         answer = self._measuring.timed(function, args, kwargs)
@@ -341,14 +334,3 @@ class Benchmark:
         self.stats = Metadata(self, 1, self.options)
         for seconds in self._measuring.seconds:
             self.stats.update(seconds)
-
-    def weave(self, target: Any, **given: Any) -> None:
-        """From here to the end of the test, calls of the target are timed: where the test makes one."""
-        import aspectlib
-
-        def timed(function: Callable[..., Any]) -> Callable[..., Any]:
-            return lambda *args, **kwargs: self(function, *args, **kwargs)
-
-        self.woven.append(aspectlib.weave(target, timed, **given).rollback)
-
-    patch = weave

@@ -77,9 +77,9 @@ def _exit_code(result: Result) -> VerbExit:
 def _measured(folder: RunFolder, given: Mapping[str, Any]) -> Result:
     """What the run came to. given: what was typed, by the keys of the options. Raises `run.USER_ERRORS`."""
     from llama_workbench.harness.plugin.progress import progress_on
-    from llama_workbench.harness.plugin.resume import go_on
     from llama_workbench.harness.report.terminal import console
     from llama_workbench.harness.session import run as session
+    from llama_workbench.harness.session.run import go_on
 
     start, request, options = typed(Start, given), typed(Request, given), typed(Options, given)
     budget = given["budget"]
