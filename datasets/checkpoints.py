@@ -31,7 +31,7 @@ from .geometries import CheckpointError, Geometry, Scaling, Shape, fail, paramet
 from .synthetic_files import CONFIG, SINGLE, SYNTHETIC, synthesize
 from .tokenizer import reader_of, text_ids
 
-__all__ = ["Checkpoint", "CheckpointError", "check", "described", "load", "synthesize"]
+__all__ = ["Checkpoint", "CheckpointError", "described", "load", "synthesize"]
 
 
 # -- the tensors of a checkpoint's files, whatever their format, and whether they are those of a usable Llama ----------
@@ -39,8 +39,8 @@ __all__ = ["Checkpoint", "CheckpointError", "check", "described", "load", "synth
 AGAIN = "fetch the checkpoint again"
 NO_VARIANT = "no variant computes this; take another checkpoint"
 
-PASSED_OVER = (".bias", ".rotary_emb.inv_freq", "lm_head.weight")
-"""Ends of the names of what may be there beside the weights: zero biases, an old buffer, a head that is tied."""
+PASSED_OVER = (".rotary_emb.inv_freq", "lm_head.weight")
+"""Ends of the names of what may be there beside the weights: an old buffer, a head that is tied."""
 
 
 @dataclass(frozen=True)
@@ -66,12 +66,9 @@ class Source:
     has_tokenizer: bool
     synthetic: bool = False
 
-    def biases(self) -> list[str]:
-        return [name for name in self.tensors if name.endswith(".bias")]
-
     def check(self, cache: Path) -> None:
-        """Raises `CheckpointError` for a weight that is missing, unknown, of another shape or not finite, and for a
-        bias or a tied head that changes what is computed."""
+        """Raises `CheckpointError` for a weight that is missing, unknown (a bias, say), of another shape or not finite,
+        and for a tied head that changes what is computed."""
         expected = stored_shapes(self.config)
         for name, shape in expected.items():
             if (stored := self.tensors.get(name)) is None:
@@ -88,14 +85,6 @@ class Source:
         for file in {stored.file for stored in self.tensors.values()}:
             weights = ((name, self.tensors[name]) for name in expected if self.tensors[name].file == file)
             _check_finite(file, weights, cache)
-        for name in self.biases():
-            if self.tensors[name].read().any():
-                fix = "take a checkpoint without biases, or one in which all are zero"
-                fail(
-                    f"{self.tensors[name].file}: {shortened(name)}",
-                    "a bias that is not zero, and no variant adds one",
-                    fix,
-                )
         head, embeddings = self.tensors.get("lm_head.weight"), self.tensors["model.embed_tokens.weight"]
         if self.config.tie_word_embeddings and head and not torch.equal(head.read(), embeddings.read()):
             problem = "tie_word_embeddings = True, but lm_head.weight differs from model.embed_tokens.weight"
@@ -172,7 +161,11 @@ def opened(folder: Path) -> Source:
         identity += f"\0{path.name} {path.stat().st_size}\0".encode() + header
         label = (handle.metadata() or {}).get(SYNTHETIC)
         if label is not None:
-            name, synthetic = _drawn_as(path, label), True
+            try:
+                name, synthetic = str(parse_json(label)["geometry"])[:100], True
+            except (ValueError, TypeError, LookupError):
+                problem = "no label of weights drawn here"
+                fail(f"{path}: {SYNTHETIC} = {short(label)}", problem, "write the file anew without it")
         for key in handle.offset_keys():
             entry = handle.get_slice(key)
             if entry.get_dtype() not in _DTYPES:
@@ -182,19 +175,7 @@ def opened(folder: Path) -> Source:
                 problem = f"also in {tensors[key].file.name}, expected once"
                 fail(f"{path}: {shortened(key)}", problem, "remove the files of another checkpoint")
             tensors[key] = Stored(path, entry.get_dtype(), tuple(entry.get_shape()), partial(handle.get_tensor, key))
-    if (raw.get("attention_bias") or raw.get("mlp_bias")) and not any(key.endswith(".bias") for key in tensors):
-        fail(folder, f"no bias, and {CONFIG} promises some", "fetch the checkpoint again")
     return Source(folder, name, config, tensors, identity, (folder / tokenizer.FILE).exists(), synthetic)
-
-
-def _drawn_as(path: Path, label: str) -> str:
-    """The geometry that weights were drawn for here, from the label in their file."""
-    try:
-        return str(parse_json(label)["geometry"])[:100]
-    except (ValueError, TypeError, LookupError):
-        fail(
-            f"{path}: {SYNTHETIC} = {short(label)}", "no label of weights drawn here", "write the file anew without it"
-        )
 
 
 def _weight_files(folder: Path) -> list[Path]:
@@ -206,10 +187,8 @@ def _weight_files(folder: Path) -> list[Path]:
         if not names or not all(isinstance(name, str) and name.isprintable() and "/" not in name for name in names):
             fail(folder / _INDEX, "no weight_map from tensors to the files beside it", AGAIN)
         return [folder / name for name in sorted(set(names))]
-    if pickles := sorted(path.name for path in folder.glob("*.bin")):
-        convert = "AutoModelForCausalLM.from_pretrained(FOLDER).save_pretrained(NEW_FOLDER)"
-        fail(folder, f"has {pickles[0]}, a pickle, and no safetensors", f"write them with transformers: {convert}")
-    fail(folder, f"neither {SINGLE} nor {_INDEX}", "fetch the weights too")
+    convert = "AutoModelForCausalLM.from_pretrained(FOLDER).save_pretrained(NEW_FOLDER)"
+    fail(folder, f"neither {SINGLE} nor {_INDEX}", f"fetch the weights too, or write pickles anew: {convert}")
 
 
 def _read_json(path: Path, fix: str) -> dict[str, Any]:
@@ -237,6 +216,8 @@ def _llama_config(path: Path, raw: Mapping[str, Any]) -> LlamaConfig:
     for key, value, allowed in (
         ("model_type", raw.get("model_type"), ("llama",)),
         ("hidden_act", raw.get("hidden_act"), ("silu", None)),
+        ("attention_bias", raw.get("attention_bias"), (False, None)),
+        ("mlp_bias", raw.get("mlp_bias"), (False, None)),
         ("partial_rotary_factor", rope.get("partial_rotary_factor", raw.get("partial_rotary_factor")), (1.0, None)),
         (f"{rope_key}.rope_type", kind, ("llama3", "default")),
     ):
@@ -289,8 +270,7 @@ def load(
 
     Files whose values are all finite are remembered in `cache` (default: `cache_directory()`) by path, size and time of
     change. Raises `CheckpointError` for a missing, truncated or damaged file, another architecture, a missing key, a
-    missing, unexpected or wrongly shaped tensor, NaN or infinity, a bias that is not zero, and an unsupported
-    quantization.
+    missing, unexpected or wrongly shaped tensor, NaN or infinity, a bias, and an unsupported quantization.
     """
     files = _checked(source, cache)
     digest = hashlib.sha256(files.identity)
@@ -300,7 +280,10 @@ def load(
             tensor = stored.read()
             if not files.synthetic:
                 digest.update(tensor.reshape(-1)[:4096].view(torch.uint8)[:4096].numpy().tobytes())
-            weights[name] = _converted(tensor, dtype, torch.device(device), f"{stored.file}: {name}")
+            weights[name] = tensor.to(device=device, dtype=dtype)
+            if dtype == torch.float16 and tensor.dtype != torch.float16 and not is_finite(weights[name]):
+                problem = f"has values beyond the range of float16 ({tensor.dtype} in the file)"
+                fail(f"{stored.file}: {name}", problem, "take bfloat16 or float32")
     weights.setdefault("lm_head.weight", weights["model.embed_tokens.weight"])  # a tied head is not stored
     return Checkpoint(
         name=files.name,
@@ -312,11 +295,6 @@ def load(
     )
 
 
-def check(source: Path | str, *, cache: Path | None = None) -> LlamaConfig:
-    """Everything that `load` checks, without loading: the shape of a usable checkpoint, or a `CheckpointError`."""
-    return _checked(source, cache).config
-
-
 def _checked(source: Path | str, cache: Path | None) -> Source:
     path = Path(source)
     reader = reader_of(path)
@@ -325,23 +303,13 @@ def _checked(source: Path | str, cache: Path | None) -> Source:
     return files
 
 
-def _converted(tensor: Tensor, dtype: torch.dtype, device: torch.device, where: str) -> Tensor:
-    """A weight in `dtype` on `device`. Raises `CheckpointError` for values beyond the range of float16."""
-    converted = tensor.to(device=device, dtype=dtype)
-    if dtype == torch.float16 and tensor.dtype != torch.float16 and not is_finite(converted):
-        problem = f"has values beyond the range of float16 ({tensor.dtype} in the file)"
-        fail(where, problem, "take bfloat16 or float32")
-    return converted
-
-
 def described(source: Path | str, *, cache: Path | None = None) -> tuple[LlamaConfig, str]:
     """The shape of a usable checkpoint, and what was read from its files in one line, for the user to check: a wrong
-    number there is still a possible one. Types of weights come with most values first. Checks and raises as `check`."""
+    number there is still a possible one. Types of weights come with most values first. Checks and raises as `load`."""
     files = _checked(source, cache)
     config, total = files.config, Counter[str]()
     for name in stored_shapes(config):
         total[files.tensors[name].dtype] += math.prod(files.tensors[name].shape)
-    biases = ", biases all zero and left out" if files.biases() else ""
     prompts = "with a tokenizer" if files.has_tokenizer else "no tokenizer: prompts are token ids drawn at random"
     scaling = "" if config.rope_scaling is None else f" (llama3 scaling by {config.rope_scaling.factor:g})"
     tied = ", tied head" if config.tie_word_embeddings else ""
@@ -349,14 +317,14 @@ def described(source: Path | str, *, cache: Path | None = None) -> tuple[LlamaCo
         f"{config.num_hidden_layers} layers, width {config.hidden_size} (feed-forward {config.intermediate_size}), "
         f"{config.num_attention_heads} heads of {config.head_dim}, {config.num_key_value_heads} KV heads, "
         f"context {config.max_position_embeddings}, epsilon {config.rms_norm_eps:g}, "
-        f"rope theta {config.rope_theta:g}{scaling}, vocabulary {config.vocab_size}{tied}{biases}, "
+        f"rope theta {config.rope_theta:g}{scaling}, vocabulary {config.vocab_size}{tied}, "
         f"{' and '.join(dtype for dtype, _ in total.most_common())}, {prompts}"
     )
 
 
 def geometry_of(source: Path, origin: str) -> Geometry:
     """The geometry of a usable checkpoint, named after its folder or file. origin: where it comes from, in words.
-    Checks and raises as `check`, and `TokenizerError` for a tokenizer that cannot be used."""
+    Checks and raises as `load`, and `TokenizerError` for a tokenizer that cannot be used."""
     config, description = described(source)
     text_ids(source, vocab_size=config.vocab_size)
     file = source.resolve().name.lower()

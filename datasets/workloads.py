@@ -30,7 +30,8 @@ _LISTS = ("geometry", "tokens", "new_tokens", "context", "chunk", "batch", "thre
 
 
 class Trace(BaseModel):
-    """Lengths of real requests: `at_most` holds rows [tokens, requests of at most that many tokens], ascending."""
+    """Lengths of real requests: `at_most` holds rows [tokens, requests of at most that many tokens], ascending; the
+    last one has all `requests`."""
 
     model_config = ConfigDict(strict=True, frozen=True, extra="forbid")
 
@@ -39,16 +40,6 @@ class Trace(BaseModel):
     counts: Text
     requests: Count
     at_most: list[Annotated[list[Count], Field(min_length=2, max_length=2)]] = Field(min_length=1)
-
-    @model_validator(mode="after")
-    def _ascending(self) -> Trace:
-        for (tokens, count), (next_tokens, next_count) in itertools.pairwise(self.at_most):
-            if next_tokens <= tokens or next_count < count:
-                expected = f"more tokens, no fewer requests than {[tokens, count]}"
-                raise impossible("at_most", [next_tokens, next_count], expected)
-        if self.at_most[-1][1] != self.requests:
-            raise impossible("at_most", self.at_most[-1], f"all {self.requests} requests in the last row")
-        return self
 
     def length_at(self, fraction: float) -> float:
         """Length in tokens that `fraction` (0 to 1) of the requests do not exceed; linear between two rows."""

@@ -1,4 +1,4 @@
-"""The steps of action.yml and of the workflow that comments, run in a scratch repository as a runner runs them."""
+"""The steps of action.yml and of the workflows, run in a scratch repository as a runner runs them."""
 
 from __future__ import annotations
 
@@ -120,3 +120,28 @@ def run_step(
         text=True,
         check=False,
     )
+
+
+def workflow() -> dict[str, Any]:
+    """The workflow that measures, as it stands in the file."""
+    file = ROOT / ".github" / "workflows" / "workbench.yml"
+    content: dict[str, Any] = yaml.safe_load(file.read_text(encoding="utf-8"))
+    return content
+
+
+@dataclass(frozen=True)
+class Scratch:
+    """A repository outside of this one, whose workflow is ours. measured_with: the words of what it measures."""
+
+    folder: Path
+    measured_with: str = ""
+
+    def run(self, name: str) -> subprocess.CompletedProcess[str]:
+        """Run a step of the job that compares."""
+        [script] = [step["run"] for step in workflow()["jobs"]["compare"]["steps"] if step.get("name") == name]
+        return run_step(script, self.folder, self.folder, {"MEASURE": self.measured_with})
+
+    def must(self, name: str) -> None:
+        """The same of a step that has to succeed."""
+        done = self.run(name)
+        assert done.returncode == 0, f"{name}:\n{done.stdout[-3000:]}{done.stderr[-1000:]}"

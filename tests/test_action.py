@@ -1,12 +1,15 @@
-"""The action that compares a pull request with its base, and the workflow that comments: their steps run here."""
+"""The action that compares a pull request with its base, and the workflows: their own steps run here."""
 
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import sys
+import textwrap
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 import pytest
 import yaml  # type: ignore[import-untyped] # comes with transformers
@@ -15,7 +18,7 @@ from llama_workbench import ROOT
 from llama_workbench.harness.baselines.text import MARKER
 from llama_workbench.harness.slices.instructions.counting import NOT_INSTALLED
 from studies import action_trials
-from tests.action import PullRequest, action, filled_in, run_step
+from tests.action import PullRequest, Scratch, action, filled_in, run_step, workflow
 
 COMMENT = ROOT / ".github" / "workflows" / "comment.yml"
 
@@ -84,6 +87,8 @@ def test_what_cannot_be_measured_fails_and_what_cannot_be_told_is_a_warning(tmp_
 def test_what_a_user_writes_is_not_code_of_a_script() -> None:
     for step in action()["runs"]["steps"]:
         assert "${{" not in step.get("run", ""), step["name"]
+    steps = {step.get("name"): step.get("run") for step in workflow()["jobs"]["compare"]["steps"]}
+    assert "${{" not in steps["Measure"] + steps["Compare"]
 
 
 # -- the comment -------------------------------------------------------------------------------------------------------
@@ -120,8 +125,8 @@ path.write_text(json.dumps(comments))
 
 def comment(folder: Path, commit: str = "c0ffee") -> list[dict[str, Any]]:
     """The comments after the workflow that comments has run, as `gh` knows them."""
-    workflow = yaml.safe_load(COMMENT.read_text(encoding="utf-8"))
-    [step] = [step for step in workflow["jobs"]["comment"]["steps"] if step.get("name") == "Comment"]
+    of_comments = yaml.safe_load(COMMENT.read_text(encoding="utf-8"))
+    [step] = [step for step in of_comments["jobs"]["comment"]["steps"] if step.get("name") == "Comment"]
     given = {"GITHUB_REPOSITORY": "us/it", "HEAD": "them:change", "COMMIT": commit}
     done = run_step(step["run"], folder, folder, given, first=folder / "bin")
     assert done.returncode == 0, done.stderr
@@ -149,9 +154,9 @@ def test_there_is_one_comment_and_it_is_updated(tmp_path: Path) -> None:
 
 
 def test_only_the_workflow_that_runs_nothing_of_a_pull_request_may_write() -> None:
-    workflow = yaml.safe_load(COMMENT.read_text(encoding="utf-8"))
-    assert workflow["permissions"] == {"actions": "read", "pull-requests": "write"}
-    steps = [step.get("uses", step.get("name")) for step in workflow["jobs"]["comment"]["steps"]]
+    of_comments = yaml.safe_load(COMMENT.read_text(encoding="utf-8"))
+    assert of_comments["permissions"] == {"actions": "read", "pull-requests": "write"}
+    steps = [step.get("uses", step.get("name")) for step in of_comments["jobs"]["comment"]["steps"]]
     assert len(steps) == 2 and steps[0].startswith("actions/download-artifact@") and steps[1] == "Comment"
 
 
@@ -167,6 +172,89 @@ def test_the_action_installs_what_it_belongs_to(tmp_path: Path) -> None:
         more = {"WORKBENCH": given, "GATE": "time,instructions", "GITHUB_ACTION_PATH": "/the/action"}
         done = run_step(step["run"], tmp_path, tmp_path, more, first=bin_folder)
         assert done.stdout == f"-m pip install --quiet {installed} py-spy\n", done.stderr
+
+
+# -- the workflow that measures and keeps a baseline ------------------------------------------------------------------
+
+
+def test_nothing_that_runs_code_of_a_pull_request_may_write() -> None:
+    assert workflow()["permissions"] == {"contents": "read"}
+    assert not [job for job in workflow()["jobs"].values() if "permissions" in job]
+
+
+def test_every_action_is_named_by_its_commit() -> None:
+    """A tag can be moved to other code."""
+    files = [ROOT / "action.yml", *(ROOT / ".github" / "workflows").glob("*.yml")]
+    used = [
+        line.split("uses:")[1].strip() for file in files for line in file.read_text().splitlines() if "uses:" in line
+    ]
+    assert len(used) > 8
+    for each in used:
+        assert re.fullmatch(r"\./( #.*)?|actions/[a-z/-]+@[0-9a-f]{40} # v\d+\.\d+\.\d+", each), each
+
+
+WORK = """\
+def before(numbers):
+    return [sum(numbers) for _ in range(2000)][-1]
+
+
+def mine(numbers):
+    return [sum(numbers) for _ in range({additions})][-1]
+"""
+
+
+@pytest.mark.covers(".github", "harness/baselines", "harness/slices/instructions", "llama_workbench")
+@pytest.mark.long
+@NEEDS
+def test_five_percent_more_work_is_caught_and_unchanged_code_passes(tmp_path: Path) -> None:
+    """Two real runs: the main branch, and a pull request that changes one of two functions.
+
+    Other tests compute beside them, now more and now less, so a few seconds of time decide nothing here. Functions are
+    counted in seconds where torch takes minutes.
+    """
+    scratch = Scratch(
+        tmp_path / "scratch",
+        "--compare work.py:before work.py:mine --call inputs.py:numbers --budget 2 --count-instructions --no-causes",
+    )
+
+    def write(additions: int) -> None:
+        scratch.folder.mkdir(exist_ok=True)
+        (scratch.folder / "work.py").write_text(WORK.format(additions=additions), encoding="utf-8")
+
+    write(2000)
+    inputs = (
+        "def numbers(seed):\n    return ([seed, *range(20)],)\n"  # counts compare only where these stay as they are
+    )
+    (scratch.folder / "inputs.py").write_text(inputs, encoding="utf-8")
+    settings = "[tool.llama-workbench.compare]\ntime = 100\ninstructions = 1\n"
+    (scratch.folder / "pyproject.toml").write_text(settings, encoding="utf-8")
+    scratch.must("Measure")
+    scratch.must("Keep this run as the new baseline")
+    write(2100)
+    scratch.must("Measure")
+    caught = scratch.run("Compare")
+    assert caught.returncode == 1, caught.stdout + caught.stderr
+    text = (scratch.folder / "comparison.md").read_text(encoding="utf-8")
+    assert text.startswith("### new against main: regression (1 regression, ") and text.endswith(f"{MARKER}\n")
+    assert (scratch.folder / "summary.md").read_text(encoding="utf-8") == text
+    cases = ElementTree.parse(scratch.folder / "comparison.xml").findall("testcase")
+    assert [case.get("name") for case in cases if case.find("failure") is not None] == ["mine: instructions"]
+
+    # As much as one variant gained is allowed for it, and the other did not change.
+    allowed = """\
+        [[tool.llama-workbench.compare.for]]
+        variant = "mine"
+        instructions = 6
+    """
+    (scratch.folder / "pyproject.toml").write_text(settings + textwrap.dedent(allowed), encoding="utf-8")
+    passed = scratch.run("Compare")
+    assert passed.returncode == 0 and "::warning::" not in passed.stdout, passed.stdout + passed.stderr
+
+
+def test_a_comparison_that_cannot_tell_is_a_warning(tmp_path: Path) -> None:
+    """Here: there are no runs at all."""
+    done = Scratch(tmp_path).run("Compare")
+    assert done.returncode == 0 and "::warning::The comparison with the baseline is inconclusive" in done.stdout
 
 
 # -- how often it is right ---------------------------------------------------------------------------------------------

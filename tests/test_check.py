@@ -268,7 +268,7 @@ def test_what_new_writes_is_right_and_nothing_is_overwritten(tmp_path: Path) -> 
         (("claim", "fusing-helps"), "exists already"),
         (("variant", "fast"), "a variant of this name exists already"),
         *((("variant", name), "expected the name of a Python function") for name in ("build-mine", "class", "_mine")),
-        *((("variant", name), "the file defines this name already") for name in ("rms_norm", "F", "math", "Mine")),
+        *((("variant", name), "the file has this name already") for name in ("rms_norm", "F", "math", "Mine")),
         (("claim", "a", "--folder", tmp_path / "build_mine.py"), "cannot create this folder (File exists)"),
         (("claim", "Fusing helps"), "expected small letters"),
         (("claim", "a", "--folder", "/dev/null/no"), "cannot create this folder (Not a directory)"),

@@ -184,13 +184,6 @@ def test_cache_directory_comes_from_the_environment(tmp_path: Path, monkeypatch:
     assert synthesize(TINY).is_relative_to(tmp_path / "elsewhere")
 
 
-def test_bfloat16_on_request(cache: Path) -> None:
-    path = synthesize(TINY, dtype=torch.bfloat16, cache=cache)
-    full = load(synthesize(TINY, cache=cache), cache=cache).weights
-    for name, tensor in load(path, dtype=torch.bfloat16, cache=cache).weights.items():
-        assert torch.equal(tensor, full[name].to(torch.bfloat16))
-
-
 def test_tensors_are_aligned_and_one_at_a_time_in_memory(tmp_path: Path) -> None:
     code = """
         import resource, sys
@@ -405,21 +398,6 @@ def test_config_is_read_back_as_it_was_written(cache: Path) -> None:
         assert checkpoint.parameters == sum(unique.values())
 
 
-@pytest.mark.parametrize("promised", [True, False])
-def test_biases_that_are_all_zero_are_left_out(promised: bool, folder: Path, cache: Path) -> None:
-    plain = load(folder, cache=cache)
-    add_biases(folder, -0.0, *(("q", "k", "v", "o", "gate", "up", "down") if promised else ("q", "k", "v")))
-    edit_config(folder, attention_bias=promised, mlp_bias=promised)
-    config, told = described(folder, cache=cache)
-    assert "biases all zero and left out" in told and config == plain.config
-    weights = load(folder, cache=cache).weights
-    assert weights.keys() == plain.weights.keys()
-    tokens = torch.arange(40)[None]
-    ours = variants.get("fast").build(config, weights, max_length=40)
-    with torch.inference_mode():
-        torch.testing.assert_close(ours.forward(tokens, 0), transformers_model(folder)(tokens).logits[:, -1])
-
-
 @pytest.mark.parametrize("heads", [(9, 1, 24), (3, 3, 16), (4, 2, 32)])
 def test_heads_of_any_number_and_size_are_computed_by_all(heads: tuple[int, int, int], cache: Path) -> None:
     """Where heads do not divide the width, and where they make up more or less than it."""
@@ -531,12 +509,6 @@ def without_shard(folder: Path) -> None:
     sorted(folder.glob("model-*.safetensors"))[1].unlink()
 
 
-def only_pickle(folder: Path) -> None:
-    (folder / "model.safetensors").unlink()
-    trap = folder / "trap"
-    (folder / "pytorch_model.bin").write_bytes(f"cpathlib\nPath\n(V{trap}\ntR.".encode())
-
-
 def base_model_names(folder: Path) -> None:
     def rename(weights: dict[str, Tensor]) -> None:
         for name in list(weights):
@@ -545,24 +517,13 @@ def base_model_names(folder: Path) -> None:
     edit_weights(folder, rename)
 
 
-def add_biases(folder: Path, value: float, *projections: str) -> None:
-    """One for each of these projections in all layers, every number `value`."""
-
-    def add(weights: dict[str, Tensor]) -> None:
-        for name, weight in list(weights.items()):
-            if any(f".{projection}_proj." in name for projection in projections):
-                weights[name.replace("weight", "bias")] = torch.full((len(weight),), value)
-
-    edit_weights(folder, add)
-
-
 Q0 = "model.layers.0.self_attn.q_proj.weight"
 LINEAR = {"rope_type": "linear", "factor": 2.0}
 
 BAD: dict[str, tuple[Callable[[Path], object], str]] = {
     "no config": (
         lambda folder: (folder / "config.json").unlink(),
-        r"config\.json: cannot be read .*; name a folder with config\.json",
+        r"config\.json: cannot be read \(No such file.*; name a folder with config\.json",
     ),
     "config not JSON": (with_file("config.json", b"{"), r"config\.json: not JSON"),
     "config a list": (with_file("config.json", b"[]"), r"config\.json: holds a list, expected an object"),
@@ -578,8 +539,8 @@ BAD: dict[str, tuple[Callable[[Path], object], str]] = {
     "odd head_dim": (with_config(head_dim=15), r"head_dim = 15, expected an even number"),
     "wrong model": (with_config(model_type="mistral"), r"model_type = 'mistral', expected 'llama'"),
     "wrong activation": (with_config(hidden_act="gelu"), r"hidden_act = 'gelu', expected 'silu'"),
-    "attention bias": (with_config(attention_bias=True), r"no bias, and config\.json promises some; fetch"),
-    "mlp bias": (with_config(mlp_bias=True), r"no bias, and config\.json promises some; fetch"),
+    "attention bias": (with_config(attention_bias=True), r"attention_bias = True, expected False; no variant computes"),
+    "mlp bias": (with_config(mlp_bias=True), r"mlp_bias = True, expected False; no variant computes"),
     "quantised config": (
         with_config(quantization_config={"quant_method": "gptq"}),
         r"quantised weights \(\{'quant_method': 'gptq'\}\).*unquantised checkpoint",
@@ -606,11 +567,7 @@ BAD: dict[str, tuple[Callable[[Path], object], str]] = {
     "too many layers": (with_config(num_hidden_layers=1), r"model\.layers\.1\.\S+: unexpected tensor for 1 layers"),
     "bias tensor": (
         with_tensor(Q0.replace("weight", "bias"), torch.eye(64)[3]),
-        r"model\.safetensors: model\.layers\.0\.self_attn\.q_proj\.bias: a bias that is not zero, and no variant adds",
-    ),
-    "biases of queries, keys and values": (
-        lambda folder: add_biases(folder, 0.01, "q", "k", "v"),
-        r"\.self_attn\.[qkv]_proj\.bias: a bias that is not zero, .*; take a checkpoint",
+        r"model\.safetensors: model\.layers\.0\.self_attn\.q_proj\.bias: unexpected tensor for 2 layers of plain",
     ),
     "quantised tensor": (
         with_tensor(Q0.replace("weight", "qweight"), torch.zeros(8)),
@@ -620,13 +577,13 @@ BAD: dict[str, tuple[Callable[[Path], object], str]] = {
     "NaN": (spoil_tensor(Q0, (3, 5), math.nan), rf"{Q0}: 1 of 4096 values are NaN or infinite, the first at \[3, 5\]"),
     "infinity": (spoil_tensor("model.norm.weight", (7,), -math.inf), r"model\.norm\.weight: 1 of 64 values are NaN"),
     "truncated": (cut_file(500_000), r"model\.safetensors: truncated or damaged \("),
-    "truncated header": (cut_file(100), r"model\.safetensors: truncated or damaged \("),
-    "empty": (cut_file(0), r"model\.safetensors: truncated or damaged \("),
     "trailing bytes": (cut_file(800_000), r"model\.safetensors: truncated or damaged \("),
     "no safetensors": (with_file("model.safetensors", struct.pack("<Q", 4) + b"junk"), r"truncated or damaged \("),
     "LFS pointer": (with_file("model.safetensors", b"version https://git-lfs"), r"Git LFS pointer.*git lfs pull"),
-    "no weights": (lambda folder: (folder / "model.safetensors").unlink(), r"neither model\.safetensors nor"),
-    "only a pickle": (only_pickle, r"pytorch_model\.bin, a pickle, and no safetensors.*save_pretrained"),
+    "no weights": (
+        lambda folder: (folder / "model.safetensors").unlink(),
+        r"neither model\.safetensors nor .*pickles",
+    ),
     "missing shard": (without_shard, r"model-00002-of-\d+\.safetensors: cannot be read \(No such file"),
 }
 
@@ -639,12 +596,6 @@ def test_bad_folders_are_named(case: str, folder: Path, cache: Path) -> None:
         load(folder, cache=cache)
     assert folder.name in str(caught.value)
     assert "; " in str(caught.value)  # what to do about it
-    assert not (folder / "trap").exists()
-
-
-def test_no_such_folder(tmp_path: Path) -> None:
-    with pytest.raises(CheckpointError, match=r"nowhere/config\.json: cannot be read \(No such file.*; name a folder"):
-        load(tmp_path / "nowhere", cache=tmp_path)
 
 
 def test_values_beyond_float16_are_named(folder: Path, cache: Path) -> None:
@@ -652,15 +603,3 @@ def test_values_beyond_float16_are_named(folder: Path, cache: Path) -> None:
     load(folder, dtype=torch.bfloat16, cache=cache)
     with pytest.raises(CheckpointError, match=rf"{Q0}: has values beyond the range of float16"):
         load(folder, dtype=torch.float16, cache=cache)
-
-
-def test_damage_that_only_the_library_sees_is_named(folder: Path, cache: Path) -> None:
-    path = folder / "model.safetensors"
-    content = path.read_bytes()
-    header_bytes = struct.unpack("<Q", content[:8])[0]
-    header = json.loads(content[8 : 8 + header_bytes])
-    header["model.norm.weight"]["data_offsets"][0] += 4  # a hole, and too few bytes for the shape
-    changed_header = json.dumps(header).encode().ljust(header_bytes + 64)
-    path.write_bytes(struct.pack("<Q", len(changed_header)) + changed_header + content[8 + header_bytes :])
-    with pytest.raises(CheckpointError, match=r"model\.safetensors: truncated or damaged"):
-        load(folder, cache=cache)

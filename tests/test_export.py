@@ -279,7 +279,6 @@ def test_the_command_writes_what_is_asked_for(
         (["--claim", "gpu-kernels"], "needs a file to write: add --html FILE"),
         (["--html", "o"], "--html needs a claim: add --claim ID"),
         (["--claim", "a", "--html", "o", "--svg", "o"], "need different files"),
-        (["--claim", "a", "--html", "o", "--decision"], "leave them out with --claim"),
     ],
 )
 def test_mistakes_are_one_line_with_the_fix(

@@ -15,7 +15,7 @@ import pytest
 from gguf import GGUFReader
 
 from llama_workbench.datasets import geometries, workloads
-from llama_workbench.datasets.checkpoints import CheckpointError, check, described, load, synthesize
+from llama_workbench.datasets.checkpoints import CheckpointError, described, load, synthesize
 from llama_workbench.datasets.files import open_regular
 from llama_workbench.datasets.geometries import DataError
 from llama_workbench.datasets.tokenizer import TokenizerError, text_ids
@@ -67,11 +67,11 @@ def prompts(path: Path) -> Any:
 
 
 READERS: dict[str, tuple[Callable[[Path], object], type[Exception]]] = {
-    "config.json": (lambda path: check(path.parent, cache=path.parent), CheckpointError),
-    "model.safetensors": (lambda path: check(path.parent, cache=path.parent), CheckpointError),
-    "model.safetensors.index.json": (lambda path: check(path.parent, cache=path.parent), CheckpointError),
+    "config.json": (lambda path: load(path.parent, cache=path.parent), CheckpointError),
+    "model.safetensors": (lambda path: load(path.parent, cache=path.parent), CheckpointError),
+    "model.safetensors.index.json": (lambda path: load(path.parent, cache=path.parent), CheckpointError),
     "tokenizer.json": (prompts, TokenizerError),
-    "mine.gguf": (lambda path: check(path, cache=path.parent), CheckpointError),
+    "mine.gguf": (lambda path: load(path, cache=path.parent), CheckpointError),
     "claim.toml": (lambda path: load_claims(path.parent), ClaimError),
     "workloads.toml": (workloads.workloads, DataError),
     "geometries.toml": (geometries.geometries, DataError),
@@ -137,7 +137,7 @@ def test_a_shard_that_is_a_named_pipe_is_refused(folder: Path, cache: Path) -> N
     (folder / "model.safetensors.index.json").write_text(json.dumps({"weight_map": places}))
     os.mkfifo(folder / "a.safetensors")
     with pytest.raises(CheckpointError, match=r"a\.safetensors: cannot be read \(is a named pipe, expected a file\)"):
-        check(folder, cache=cache)
+        load(folder, cache=cache)
 
 
 def test_a_socket_and_a_path_that_cannot_be_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -155,13 +155,13 @@ def test_a_socket_and_a_path_that_cannot_be_are_refused(tmp_path: Path, monkeypa
 @pytest.mark.parametrize("name", ["x" * 300, "x" * 300 + ".gguf"])
 def test_a_checkpoint_with_a_name_that_is_too_long_is_named(name: str, tmp_path: Path) -> None:
     with pytest.raises(CheckpointError, match=r"cannot be read \(File name too long\)"):
-        check(tmp_path / name, cache=tmp_path)
+        load(tmp_path / name, cache=tmp_path)
 
 
 def test_a_loop_in_place_of_a_checkpoint_or_of_claims_is_named(tmp_path: Path) -> None:
     (tmp_path / "loop").symlink_to(tmp_path / "loop")
     with pytest.raises(CheckpointError, match=r"loop/config\.json: cannot be read"):
-        check(tmp_path / "loop", cache=tmp_path)
+        load(tmp_path / "loop", cache=tmp_path)
     with pytest.raises(ClaimError, match="loop: no claims here"):
         load_claims(tmp_path / "loop")
     with pytest.raises(ClaimError, match=r"cannot be read|no claims here"):
@@ -215,14 +215,14 @@ def test_a_config_nested_deep(folder: Path, cache: Path) -> None:
     refused(folder, cache, r"config\.json: not JSON \(nested too deeply\)")
 
 
-def edit_header(folder: Path, edit: Callable[[dict[str, Any]], object], old: str = "", new: str = "") -> None:
-    """Change the JSON in front of the tensors; `old` to `new` in its text at last."""
+def edit_header(folder: Path, edit: Callable[[dict[str, Any]], object]) -> None:
+    """Change the JSON in front of the tensors; "DEEP" becomes lists in lists."""
     path = folder / "model.safetensors"
     content = path.read_bytes()
     end = 8 + int.from_bytes(content[:8], "little")
     header = json.loads(content[8:end])
     edit(header)
-    text = json.dumps(header).replace(old, new).encode() if old else json.dumps(header).encode()
+    text = json.dumps(header).replace('"DEEP"', "[" * 100_000 + "]" * 100_000).encode()
     path.write_bytes(struct.pack("<Q", len(text)) + text + content[end:])
 
 
@@ -233,11 +233,9 @@ NORM = "model.norm.weight"
     ("edit", "said"),
     [
         (lambda header: header.update(__metadata__="text"), r"truncated or damaged \("),
-        (lambda header: header["__metadata__"].update(llama_workbench="{"), r"llama_workbench = '\{': no label of"),
         (lambda header: header["__metadata__"].update(llama_workbench="{}"), r"llama_workbench = '\{\}': no label of"),
         (lambda header: header[NORM].update(data_offsets=[0, 1e999]), r"truncated or damaged \("),
-        (lambda header: header[NORM].update(data_offsets=[-4, 252]), r"truncated or damaged \("),
-        (lambda header: header[NORM].update(shape="64"), r"truncated or damaged \("),
+        (lambda header: header[NORM].update(shape="DEEP"), r"truncated or damaged \("),
         (lambda header: header.update({"x" * 99_999: 1}), r"truncated or damaged \("),
     ],
 )
@@ -246,12 +244,6 @@ def test_a_safetensors_header_of_other_kinds(
 ) -> None:
     edit_header(folder, edit)
     refused(folder, cache, said)
-
-
-def test_a_safetensors_header_nested_deep(folder: Path, cache: Path) -> None:
-    for depth in (60, 100_000):
-        edit_header(folder, lambda header: header[NORM].update(shape="DEEP"), '"DEEP"', "[" * depth + "]" * depth)
-        refused(folder, cache, r"truncated or damaged \(")
 
 
 @pytest.mark.parametrize("name", ["x" * 300, "a/b", "../b", "a\nb", "a\0b", 7, ["a"], "", "é" * 200])
@@ -296,20 +288,21 @@ def with_key(file: Path, key: str, value: bytes) -> None:
     file.write_bytes(content[:16] + struct.pack("<Q", keys + 1) + added + content[24:])
 
 
-def test_a_gguf_file_with_a_million_empty_lists_in_a_list(gguf: Path, cache: Path) -> None:
-    inner = struct.pack("<IQ", 4, 0)  # no numbers
-    with_key(gguf, "a", struct.pack("<IIQ", 9, 9, 10**6) + inner * 10**6)
+LIST = struct.pack("<I", 9)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        LIST + struct.pack("<IQ", 9, 10**6) + struct.pack("<IQ", 4, 0) * 10**6,  # a million lists without numbers
+        LIST + struct.pack("<IQ", 9, 1) * 5000 + struct.pack("<IQ", 4, 0),  # in one another
+        LIST + struct.pack("<IQ", 8, 10**12),  # more texts than there are bytes
+    ],
+    ids=["wide", "deep", "long"],
+)
+def test_a_gguf_file_with_a_list_that_cannot_be(value: bytes, gguf: Path, cache: Path) -> None:
+    with_key(gguf, "a", value)
     refused(gguf, cache, r"mine\.gguf: truncated, damaged or not GGUF \(")
-
-
-def test_a_gguf_file_with_lists_nested_deep(gguf: Path, cache: Path) -> None:
-    with_key(gguf, "a", struct.pack("<I", 9) + struct.pack("<IQ", 9, 1) * 5000 + struct.pack("<IQ", 4, 0))
-    refused(gguf, cache, r"mine\.gguf: truncated, damaged or not GGUF \(")
-
-
-def test_a_gguf_file_with_more_texts_than_it_has_bytes(gguf: Path, cache: Path) -> None:
-    with_key(gguf, "a", struct.pack("<IIQ", 9, 8, 10**12))
-    refused(gguf, cache, r"truncated, damaged or not GGUF \(")
 
 
 @pytest.mark.parametrize("at", [8, 16], ids=["tensors", "keys"])

@@ -23,7 +23,7 @@ from llama_workbench.harness.session.judging import stopping_rule
 from llama_workbench.harness.spec.sample import Round, RoundAnswer, Sample
 from llama_workbench.harness.store.folder import RunFolder
 from llama_workbench.harness.store.schema import manifest_of
-from llama_workbench.harness.worker import gating, model_gating, models
+from llama_workbench.harness.worker import gating, model_gating
 from llama_workbench.harness.worker.correctness import TOLERANCES, greedy, judge_tokens, small_geometries, small_weights
 from llama_workbench.harness.worker.gating import gate
 from llama_workbench.harness.worker.models import GenerateRunner
@@ -67,12 +67,6 @@ def test_tokens_come_one_by_one_and_nothing_is_computed_ahead():
     assert len(model.calls) == 3  # the last token is given, not fed
 
 
-@pytest.mark.parametrize(("count", "length"), [(0, 3), (3, 0)])
-def test_no_tokens_at_all_is_an_error(count, length):
-    with pytest.raises(ValueError, match=f"count = {count} and a prompt of {length} tokens"):
-        generate(Counting(), torch.zeros(1, length, dtype=torch.long), count)
-
-
 def test_generation_is_repeated_prefill_of_what_is_there_so_far():
     config = small_geometries()["grouped"]
     model = variants.get("candle").build(config, small_weights(config, torch.float64), max_length=20)
@@ -113,17 +107,6 @@ def test_the_lead_of_a_token_is_a_share_of_the_largest_logit():
     assert margins.tolist() == [[0.125, 0.125], [0.0625, 0.0625]]
 
 
-class Asked:
-    """A model behind the interface of an engine that takes requests."""
-
-    def __init__(self, model):
-        self.model = model
-
-    def generate(self, tokens, count):
-        self.model.reset()
-        return torch.stack(list(generate(self.model, tokens, count)), dim=1)
-
-
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return synthesize(geometries.get("tiny"), cache=tmp_path_factory.mktemp("cache"))
@@ -155,23 +138,6 @@ def judged_round(worker: Worker, folder: Path, workload: str, index: int, names:
     wrong = examiner.judge(str(folder), work, worker.draw, str(file), found.drawn)
     assert {entry["variant"] for entry in found.drawn} == set(names)
     return replace(found, wrong={**found.wrong, **wrong})
-
-
-def test_what_an_engine_generates_is_held_to_the_prompt_that_it_was_given(worker, folder, monkeypatch):
-    """Also where others make an untimed call before each sample, and it does not."""
-    workload, names = "decode-tiny-c16", ["fast", "yardstick"]
-    opened(worker, folder, workload, *names)
-    made = models.model_of
-    monkeypatch.setattr(models, "takes_requests", lambda variant: variant.name == "fast")
-    monkeypatch.setattr(
-        models,
-        "model_of",
-        lambda bench, variant: (Asked if variant.name == "fast" else lambda m: m)(made(bench, variant)),
-    )
-    worker.benches[workload].subjects["fast"].output = torch.zeros(1, 1 + models.DECODED, dtype=torch.long)
-    for index in range(3):
-        found = judged_round(worker, folder, workload, index, names)
-        assert found.wrong == {} and {each["variant"]: each["kind"] for each in found.drawn}["fast"] == "tokens"
 
 
 def test_our_own_variants_are_not_blamed_where_the_machine_makes_them_wait(worker, folder, monkeypatch):

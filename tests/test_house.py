@@ -275,7 +275,7 @@ AS_WRITTEN = {
         harness.machine.environment.device_differences harness.machine.environment.device_kind
         harness.machine.environment.fingerprint harness.machine.environment.one_line""",
     "a file that a user or another program wrote, before it is checked": """
-        datasets.geometries.checked datasets.geometries.read_toml variants.config.config_json""",
+        datasets.geometries.read_toml variants.config.config_json""",
     "what goes to a measuring process, or comes from one": """
         harness.measure.passes.ask_about harness.measure.passes.ask_in_lives
         harness.worker.channel.serve harness.worker.functions.open_functions harness.worker.correctness.noting

@@ -259,7 +259,7 @@ def test_a_wrong_mask_in_many_files_fails_the_gate(name: str, monkeypatch: pytes
     for what, make in wrong_masks():
         with monkeypatch.context() as patch:
             patch.setattr("llama_workbench.variants.engines.candle_layers.masks.additive_mask", make)
-            gate = small_gate(variants.get(name).build, reference, variants.get(name).engine)
+            gate = small_gate(variants.get(name).build, reference)
         assert not gate.passed, what
         assert "logits off by" in gate.detail or "NaN" in gate.detail
 
@@ -277,7 +277,7 @@ def test_a_wrong_mask_in_one_file_fails_the_gate(name: str, monkeypatch: pytest.
     for wrong in (lambda self, length, kv_length: None, by_length):
         with monkeypatch.context() as patch:
             patch.setattr(Cache, "mask", wrong)
-            gate = small_gate(variants.get(name).build, reference, variants.get(name).engine)
+            gate = small_gate(variants.get(name).build, reference)
         assert not gate.passed and "logits off by" in gate.detail
 
 

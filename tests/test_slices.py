@@ -71,7 +71,7 @@ def python(tree: Path, cwd: Path, *words: object, code: int = 0) -> str:
 
 def names_of(slice_: str) -> tuple[set[str], set[str]]:
     """The verbs that a slice brings, and the metrics."""
-    verbs = {verb for verb, module in app.verbs().items() if module.__name__ == f"{slice_}.command"}
+    verbs = {name for name, verb in app.verbs().items() if verb.module == f"{slice_}.command"}
     metrics = [face.METRIC for face in faces("metric") if face.__name__ == f"{slice_}.metric"]
     return verbs, {name for metric in metrics for name in metric.names}
 

@@ -16,14 +16,8 @@ def generate(model: Model, prompt: Tensor, count: int) -> Iterator[Tensor]:
 
     The first costs the prefill, every other one decode step; nothing is computed ahead. The model is reset first; it
     must have room for T + `count` - 1 positions. Equal logits go to the lowest id (as torch's argmax on a CPU). No
-    token stops it. Raises ValueError where `count` is below 1 or the prompt is empty.
+    token stops it.
     """
-    if count < 1 or prompt.shape[1] < 1:
-        raise ValueError(f"count = {count} and a prompt of {prompt.shape[1]} tokens, expected at least 1 of each")
-    return _generated(model, prompt, count)
-
-
-def _generated(model: Model, prompt: Tensor, count: int) -> Iterator[Tensor]:
     model.reset()
     token = model.forward(prompt, 0).argmax(-1)  # [B]
     yield token

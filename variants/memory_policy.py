@@ -117,8 +117,11 @@ def expected(
         }[policy.rope],
         "mask": _mask_bytes(policy, config, calls, max_length, item_bytes),
         "repacked": _repacked_bytes(policy, config, item_bytes),
-        "other": _other_bytes(policy, config, calls, item_bytes),
+        "other": 8 * config.num_hidden_layers if policy.counters and calls else 0,
     }
+    if (1, 1) in calls:  # a mask of one place, which hides nothing
+        masks = {"per_layer_by_length": config.num_hidden_layers, "per_model_by_length": 1}.get(policy.mask, 0)
+        shared["other"] += masks * item_bytes
     held = {"kv": kv, **shared}
     if policy.page and calls:  # the block table: a page's number, and the places of its tokens, until the sequence ends
         held["other"] += 8 * batch * policy.whole_pages(calls[-1][1]) * (policy.page + 1) // policy.page
@@ -137,13 +140,6 @@ def _mask_bytes(
         kept = [(rows, columns) for rows, columns in calls if rows == columns]
     copies = config.num_hidden_layers if policy.mask.startswith("per_layer") else 1
     return copies * size * sum(rows * columns for rows, columns in set(kept) if rows > 1)
-
-
-def _other_bytes(policy: Policy, config: LlamaConfig, calls: Sequence[tuple[int, int]], item_bytes: int) -> int:
-    if policy.counters and calls:
-        return 8 * config.num_hidden_layers
-    layers = {"per_layer_by_length": config.num_hidden_layers, "per_model_by_length": 1}.get(policy.mask, 0)
-    return layers * item_bytes * ((1, 1) in calls)  # a mask of one place, which hides nothing
 
 
 def _repacked_bytes(policy: Policy, config: LlamaConfig, item_bytes: int) -> int:

@@ -91,7 +91,10 @@ def import_file(path: Path) -> ModuleType:
     if folder not in sys.path:
         sys.path.append(folder)
     names = (f"{path.stem}_{number}" for number in itertools.count(2))
-    name = path.stem if _is_found_as(path.stem, path) else next(name for name in names if name not in sys.modules)
+    name = path.stem
+    found = find_spec(name) if name not in sys.modules and "." not in name else None
+    if found is None or found.origin is None or Path(found.origin).resolve() != path.resolve():
+        name = next(name for name in names if name not in sys.modules)
     spec = spec_from_file_location(name, path)
     if spec is None or spec.loader is None:
         raise OutsideVariantError(f"{path.name}: not a Python file")
@@ -99,14 +102,6 @@ def import_file(path: Path) -> ModuleType:
         return _imported(spec, spec.loader)
     except Exception as error:
         raise OutsideVariantError(f"{path.name}: importing it raised {type(error).__name__}: {error}") from error
-
-
-def _is_found_as(name: str, path: Path) -> bool:
-    """Whether a fresh import of that name would run this file."""
-    if name in sys.modules or "." in name:
-        return False
-    spec = find_spec(name)
-    return spec is not None and spec.origin is not None and Path(spec.origin).resolve() == path.resolve()
 
 
 def installed() -> dict[str, Variant]:

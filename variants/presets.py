@@ -39,14 +39,10 @@ class Build(Protocol):
 class Engine:
     """What the workbench must know of an engine before it builds a model with it.
 
-    `modules` maps each module that must be there to the distribution that brings it. `outputs` is what `forward`
-    gives: logits, or their log-softmax. An engine of the second kind also has `generate(tokens [1, T], count)`, which
-    gives tokens, and that is what is timed (see `mistral_rs`). `loads_once`: a model is kept, not built anew.
+    `modules` maps each module that must be there to the distribution that brings it.
     """
 
     modules: Mapping[str, str]
-    outputs: Literal["logits", "log-probabilities"] = "logits"
-    loads_once: bool = False
 
     def missing(self) -> str | None:
         """What to install, in one line; None where all is there."""
@@ -63,9 +59,8 @@ class Variant:
     settings and parts can be measured alone, `component(name, config, *, tokens, seed, device)` makes one as
     `components.build` does.
     `compiled`: its operations are torch.compile's own, which no op trace and no names of phases can see.
-    `memory`: what it must hold, where that is known. `cannot` maps what it does not do rightly ("batch", "chunks", or
-    "heads" that do not make up hidden_size) to the reason: the gates leave those cases out and say so, and no workload
-    that has them is measured.
+    `memory`: what it must hold, where that is known. `no_chunks`: why it does not do a prompt in chunks rightly; empty
+    where it does. The gates leave those cases out and say so, and no workload that has them is measured.
     `cache_rounding`: "bfloat16" or "int8" where keys and values are kept so; its logits are held to a reference that
     rounds its own in the same way.
     """
@@ -80,7 +75,7 @@ class Variant:
     compiled: bool = False
     component: Callable[..., Component] | None = None
     memory: Policy | None = None
-    cannot: Mapping[str, str] = field(default_factory=dict)
+    no_chunks: str = ""
     cache_rounding: str = ""
 
 
@@ -144,17 +139,17 @@ _COMPILED = tuple(
 )  # fmt: skip
 
 # The worker's own rules for masks, to the letter: no model of theirs ran a prompt in chunks, where they are wrong.
-_NO_MASK_LATER = {"chunks": "its rule masks nothing where a prompt goes on after earlier tokens"}
+_NO_MASK_LATER = "its rule masks nothing where a prompt goes on after earlier tokens"
 _TO_THE_LETTER = (
     _ours("team006_before_literal", replace(_BEFORE, mask="fresh_or_zeros"),
           "team006_before by its own rule: zeros are made and added in later chunks of a prompt too",
-          _WORKER, cannot=_NO_MASK_LATER),
+          _WORKER, no_chunks=_NO_MASK_LATER),
     _ours("team006_after_literal", replace(_BEFORE, mask="per_layer_by_length"),
           "team006_after by its own rule: a dict by T in each Attention, and no mask where T differs from the keys",
-          _WORKER, cannot=_NO_MASK_LATER),
+          _WORKER, no_chunks=_NO_MASK_LATER),
     _ours("team008_cache_literal", replace(_HYBRID, mask="per_model_by_length"),
           "TEAM-008's unified cache by its own rule: masks by T, and none where T differs from the keys",
-          "TEAM-008's migration plan; deleted before it was committed", cannot=_NO_MASK_LATER),
+          "TEAM-008's migration plan; deleted before it was committed", no_chunks=_NO_MASK_LATER),
 )  # fmt: skip
 
 _AS_WRITTEN = (
@@ -285,9 +280,9 @@ _OTHERS = (
     _plain("transformers_static", ".library", replace(_DYNAMIC, kv="static", counters=True),
            "the library's LlamaForCausalLM, SDPA, static cache of exactly the workload's length", _LIBRARY,
            attention="sdpa", static=True),
-    Variant("transformers_static_compiled", _Lazy(".library_compiled", {"attention": "sdpa", "static": True}),
-            "transformers_static through torch.compile, as its documentation has it", _LIBRARY, compiled=True,
-            memory=replace(_DYNAMIC, kv="static", counters=True)),
+    _plain("transformers_static_compiled", ".library", replace(_DYNAMIC, kv="static", counters=True),
+           "transformers_static through torch.compile, as its documentation has it", _LIBRARY,
+           attention="sdpa", static=True, compiled=True),
     _plain("fast", ".fast", _FAST, "our best eager code: fused projections, transposed weights, SDPA, KV in place",
            "gpt-fast's recipe, litgpt's sliced KV"),
     _plain("fast_compiled", ".fast", _FAST, "our best code, compiled by torch.compile", "this project", compiled=True),
@@ -322,11 +317,6 @@ _OTHERS = (
 
 _FRESH = {"fresh_masks": True}
 CANDLE = Engine({"candle": "candle-nn"})
-MISTRAL_RS = Engine(
-    {"mistralrs": "mistralrs"},
-    outputs="log-probabilities",
-    loads_once=True,  # each load leaves some ten MiB behind
-)
 LLAMA_CPP = Engine({"llama_cpp": "llama-cpp-python", "gguf": "gguf"})
 
 
@@ -370,11 +360,6 @@ _ENGINES = (
             f"the candle-nn wheel; {_WORKER}",
             engine=CANDLE, component=_Lazy(".engines.candle_components", _FRESH)),
     *_THEIR_KERNELS,
-    Variant("mistralrs", _Lazy(".engines.mistral_rs"),
-            "mistral.rs: requests for tokens to an engine with threads of its own", "the mistralrs wheel",
-            engine=MISTRAL_RS,
-            cannot={"batch": "a request is one sequence", "chunks": "a request starts from the first token",
-                    "heads": "its Llama has heads of hidden_size / num_attention_heads and no others"}),
     Variant("llama_cpp", _Lazy(".engines.llama_cpp"), "llama.cpp in float32, through its C interface",
             "llama-cpp-python", engine=LLAMA_CPP),
 )  # fmt: skip

@@ -233,18 +233,12 @@ def _reworded(stored: Claim, today: Claim) -> Claim:
         alike = [other for other in left if _asks_the_same(part, other)]
         if not alike:
             return stored
-        alike.sort(key=lambda other: other.part != part.part)  # of several that ask the same, the one of this label
-        left.remove(alike[0])
-        parts.append(_renamed(part, alike[0]))
+        match = min(alike, key=lambda other: other.part != part.part)  # of several the one of this label
+        left.remove(match)
+        words = {"part", "who", "reason"} & type(match).model_fields.keys()
+        parts.append(part.model_copy(update={name: getattr(match, name) for name in words}))
     asked = {"hypothesis": tuple(parts), "function": stored.function, "call": stored.call}
     return today.model_copy(update=asked)
-
-
-def _renamed(part: Hypothesis, today: Hypothesis) -> Hypothesis:
-    names: dict[str, object] = {
-        name: getattr(today, name) for name in ("part", "who", "reason") if name in type(today).model_fields
-    }
-    return part.model_copy(update=names)
 
 
 def _asks_the_same(stored: Hypothesis, today: Hypothesis) -> bool:

@@ -7,14 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field, PositiveFloat, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, PositiveFloat, ValidationError
 
 from llama_workbench import ROOT
-from llama_workbench.datasets.files import MOST_FAULTS, faults, impossible, nearest, short, shortened, shown
-from llama_workbench.datasets.geometries import DataError, Text, checked, read_toml
-from llama_workbench.variants.phase_map import DENOMINATORS
+from llama_workbench.datasets.files import MOST_FAULTS, faults, short, shortened
+from llama_workbench.datasets.geometries import DataError, Text, read_toml
 from llama_workbench.variants.spelling import did_you_mean
 
 from ..metrics.registry import names
@@ -90,15 +89,14 @@ def _with_gone(table: Any) -> Any:
     """A claim whose parts of a metric that this version lacks say just that: a claim outlives metrics."""
     if not isinstance(table, Mapping) or not isinstance(parts := table.get("hypothesis"), list):
         return table
-    return {**table, "hypothesis": [_or_gone(part) for part in parts]}
-
-
-def _or_gone(part: Any) -> Any:
-    metric = part.get("metric") if isinstance(part, Mapping) else None
-    if not isinstance(metric, str) or metric in names():
-        return part
-    kept = {key: part[key] for key in ("part", "who") if key in part}
-    return {**kept, "metric": "none", "reason": f'this version has no metric "{shortened(metric)}"'}
+    read = []
+    for part in parts:
+        metric = part.get("metric") if isinstance(part, Mapping) else None
+        if isinstance(metric, str) and metric not in names():
+            kept = {key: part[key] for key in ("part", "who") if key in part}
+            part = {**kept, "metric": "none", "reason": f'this version has no metric "{shortened(metric)}"'}
+        read.append(part)
+    return {**table, "hypothesis": read}
 
 
 def check_claim(table: Any, where: str) -> Claim:
@@ -134,10 +132,8 @@ def select(claims: Sequence[Claim], names: Sequence[str] | None) -> list[Claim]:
     if not names:
         return list(claims)
     ids = [claim.id for claim in claims]
-    unknown = [name for name in dict.fromkeys(names) if name not in ids]
-    if unknown:
-        hints = {name: f"; {hint}" if (hint := did_you_mean(name, ids)) else "" for name in unknown}
-        raise ClaimError(f"no claim {name!r}{hints[name]} (claims: {', '.join(ids)})" for name in unknown)
+    if unknown := [name for name in dict.fromkeys(names) if name not in ids]:
+        raise ClaimError(f"no claim {name!r}{_hint(name, ids)} (claims: {', '.join(ids)})" for name in unknown)
     return [claim for claim in claims if claim.id in set(names)]
 
 
@@ -211,8 +207,6 @@ def _hint(name: str, names: Iterable[str]) -> str:
 # Importing this module does not import torch.
 
 
-M = TypeVar("M", bound=BaseModel)
-
 PUBLISHED_FILE = ROOT / "datasets" / "published.toml"
 
 
@@ -227,12 +221,6 @@ class Figure(BaseModel):
     interval: Annotated[list[PositiveFloat], Field(min_length=2, max_length=2)] | None = None
     source: Citation
 
-    @model_validator(mode="after")
-    def _inside(self) -> Figure:
-        if self.interval is not None and not self.interval[0] <= self.microseconds <= self.interval[1]:
-            raise impossible("interval", self.interval, f"ends around {self.microseconds}")
-        return self
-
 
 class Portion(BaseModel):
     """One line of the dispute's table of shares: what it calls it, our phases that do the same, and both figures."""
@@ -245,31 +233,12 @@ class Portion(BaseModel):
     milliseconds: PositiveFloat
     source: Citation
 
-    @model_validator(mode="after")
-    def _known(self) -> Portion:
-        for phase in self.phases:
-            if phase not in DENOMINATORS["attention-subset"]:
-                raise impossible("phases", phase, nearest(phase, DENOMINATORS["attention-subset"]))
-        return self
+
+def published() -> dict[str, Figure]:
+    """Figures by workload, in the file's order."""
+    return {row["workload"]: Figure.model_validate(row) for row in read_toml(PUBLISHED_FILE)["figure"]}
 
 
-def published(path: Path = PUBLISHED_FILE) -> dict[str, Figure]:
-    """Figures by workload, in the file's order. Raises `DataError` on a mistake in it or a workload given twice."""
-    figures: dict[str, Figure] = {}
-    for number, figure in enumerate(_entries(path, "figure", Figure), start=1):
-        if figures.setdefault(figure.workload, figure) is not figure:
-            raise DataError(f"{shown(path)}: [[figure]] {number}: workload = {figure.workload!r} occurs twice")
-    return figures
-
-
-def published_shares(path: Path = PUBLISHED_FILE) -> tuple[Portion, ...]:
-    """The lines of the dispute's table of shares, in its order. Raises `DataError` on a mistake in the file."""
-    return tuple(_entries(path, "share", Portion))
-
-
-def _entries(path: Path, name: str, model: type[M]) -> Iterator[M]:
-    tables = read_toml(path)
-    for key in tables.keys() - {"figure", "share"}:
-        raise DataError(f"{shown(path)}: [{key}]: no such table; {nearest(key, ['figure', 'share'])}")
-    for number, row in enumerate(tables.get(name, []), start=1):
-        yield checked(model, row, file=shown(path), table=f"[[{name}]] {number}")
+def published_shares() -> tuple[Portion, ...]:
+    """The lines of the dispute's table of shares, in its order."""
+    return tuple(map(Portion.model_validate, read_toml(PUBLISHED_FILE)["share"]))

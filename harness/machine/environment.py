@@ -24,7 +24,7 @@ from llama_workbench import ROOT
 PACKAGES = ("torch", "transformers", "tokenizers", "safetensors", "numpy", "scipy", "pandas", "pyarrow", "pytest")
 """Packages whose version a run records, besides those of the engines that are installed."""
 
-ENGINES = ("candle-nn", "mistralrs", "llama-cpp-python")
+ENGINES = ("candle-nn", "llama-cpp-python")
 
 
 def fingerprint(

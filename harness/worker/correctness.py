@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from hashlib import sha256
-from types import MappingProxyType, SimpleNamespace
+from types import SimpleNamespace
 from typing import Any
 
 import torch
@@ -16,7 +16,7 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from llama_workbench.datasets.geometries import stored_shapes
-from llama_workbench.variants import Build, Engine, LlamaConfig, Model, RopeScaling
+from llama_workbench.variants import Build, LlamaConfig, Model, RopeScaling
 from llama_workbench.variants.generation import generate
 
 from .channel import raised_by
@@ -82,14 +82,10 @@ def judge_logits(
     expected: Sequence[Sequence[Tensor]],
     dtype: torch.dtype,
     *,
-    engine: Engine | None = None,
     rounding: str = "",
 ) -> LogitsGate:
-    """Compare step by step; NaN or infinity never passes, nor does a wrong shape. `rounding`: of the cache. Where an
-    `engine` gives log-probabilities, they are compared with the reference's."""
+    """Compare step by step; NaN or infinity never passes, nor does a wrong shape. `rounding`: of the cache."""
     tolerance = tolerance_of(dtype, rounding)
-    if engine is not None and engine.outputs == "log-probabilities":
-        expected = [[torch.log_softmax(logits.double(), -1) for logits in steps] for steps in expected]
     worst = 0.0
     for case, ours, theirs in zip(cases, got, expected, strict=True):
         for step, (logits, reference) in enumerate(zip(ours, theirs, strict=True)):
@@ -148,16 +144,9 @@ def judge_tokens(got: Tensor, expected: Tensor, margins: Tensor, dtype: torch.dt
     return None
 
 
-def beyond(case: Case, config: LlamaConfig, cannot: Mapping[str, str]) -> str | None:
-    """What of a case a variant cannot do ("heads", "batch" or "chunks"), None where it can do all; see
-    `Variant.cannot`."""
-    if "heads" in cannot and config.num_attention_heads * config.head_dim != config.hidden_size:
-        return "heads"
-    if "batch" in cannot and any(tokens.shape[0] > 1 for tokens, _ in case.steps):
-        return "batch"
-    if "chunks" in cannot and any(tokens.shape[1] > 1 and position for tokens, position in case.steps):
-        return "chunks"
-    return None
+def comes_in_chunks(case: Case) -> bool:
+    """Whether several tokens at once follow earlier ones, which a variant with `no_chunks` does wrong."""
+    return any(tokens.shape[1] > 1 and position for tokens, position in case.steps)
 
 
 TOLERANCE = TOLERANCES[torch.float32]
@@ -200,7 +189,6 @@ def rounded(x: Tensor, how: str) -> Tensor:
 
 
 SMALL_LENGTH = 48  # max_length of the small gate's models; its last case fills it
-GENERATED = 6  # tokens that the small gate asks an engine for
 WEIGHTS = 3  # version of `small_weights`, by which the reference's logits on them are kept
 
 SMALL_RESIDUAL = 2.0**-6
@@ -264,37 +252,21 @@ def small_cases(config: LlamaConfig) -> list[Case]:
     ]
 
 
-def generated_gate(model: Any, prompts: Sequence[Tensor], dtype: torch.dtype) -> LogitsGate:
-    """Whether an engine generates the tokens that its own `forward` finds most likely. (`forward` passed before.)"""
-    for prompt in prompts:
-        expected, margins = greedy(model, prompt, GENERATED)
-        with torch.inference_mode():
-            tokens = model.generate(prompt, GENERATED)
-        if wrong := judge_tokens(tokens, expected, margins, dtype):
-            detail = f"generated, {prompt.shape[1]} tokens: {wrong}"
-            return LogitsGate(False, detail, len(prompts), tolerance=TOLERANCES[dtype])
-    return LogitsGate(True, f"{len(prompts)} generated", len(prompts), 0.0, TOLERANCES[dtype])
-
-
-NOTHING: Mapping[str, str] = MappingProxyType({})
-
-
 def small_gate(
     build: Build,
     reference: Reference,
-    engine: Engine | None = None,
     device: str = "cpu",
-    cannot: Mapping[str, str] = NOTHING,
+    no_chunks: str = "",
     rounding: str = "",
 ) -> LogitsGate:
     """All cases on both small geometries, in float64, or in float32 where the variant cannot do float64. `rounding`: of
-    the variant's cache, and the reference's. The variant computes on `device`. If it raises, the gate fails. What it
-    `cannot` do is left out, and the detail says so; the tokens that an `engine` generates are checked as well."""
+    the variant's cache, and the reference's. The variant computes on `device`. If it raises, the gate fails. With
+    `no_chunks` prompts in chunks are left out, and the detail says so."""
     try:
-        return _small_gate(build, reference, torch.float64, engine, device, cannot, rounding)
+        return _small_gate(build, reference, torch.float64, device, no_chunks, rounding)
     except Exception as in_double:
         try:
-            gate = _small_gate(build, reference, torch.float32, engine, device, cannot, rounding)
+            gate = _small_gate(build, reference, torch.float32, device, no_chunks, rounding)
         except Exception as error:
             return LogitsGate(False, raised_by(error))
         return replace(gate, detail=f"{gate.detail}, in float32 (float64: {type(in_double).__name__})")
@@ -304,39 +276,30 @@ def _small_gate(
     build: Build,
     reference: Reference,
     dtype: torch.dtype,
-    engine: Engine | None,
     device: str,
-    cannot: Mapping[str, str],
+    no_chunks: str,
     rounding: str,
 ) -> LogitsGate:
     gates: list[LogitsGate] = []
-    left_out: Counter[str] = Counter()
+    left_out = 0
     for name, config in small_geometries().items():
         weights = {name: weight.to(device) for name, weight in small_weights(config, dtype).items()}
         cases, expected = [], []
         for case, logits in zip(small_cases(config), reference(name, dtype), strict=True):
-            if (missing := beyond(case, config, cannot)) is not None:
-                left_out[missing] += 1
+            if no_chunks and comes_in_chunks(case):
+                left_out += 1
             else:
                 cases.append(case)
                 expected.append(logits)
-        if not cases:
-            continue
         model = build(config, weights, max_length=SMALL_LENGTH)
-        got = run_cases(model, cases, device)
-        gate = judge_logits(cases, got, expected, dtype, engine=engine, rounding=rounding)
-        if gate.passed and engine is not None and engine.outputs == "log-probabilities":
-            gates.append(gate)
-            prompts = [case.steps[0][0] for case in cases if case.steps[0][0].shape[1] + GENERATED <= SMALL_LENGTH]
-            gate = generated_gate(model, prompts, dtype)
+        gate = judge_logits(cases, run_cases(model, cases, device), expected, dtype, rounding=rounding)
         if not gate.passed:
             return replace(gate, detail=f"{name} geometry, {gate.detail}")
         gates.append(gate)
     count = sum(gate.cases for gate in gates)
     detail = f"{count} cases"
     if left_out:
-        reasons = (f"{missing} with {what}: {cannot[what]}" for what, missing in left_out.items())
-        detail += f", left out {'; '.join(reasons)}"
+        detail += f", left out {left_out} with chunks: {no_chunks}"
     return LogitsGate(True, detail, count, max(gate.max_error for gate in gates), gates[0].tolerance)
 
 

@@ -22,7 +22,7 @@ from ..calls.gate import PayloadError
 from .channel import raised_by
 from .devices import Spent
 from .functions import gained_again
-from .state import Bench, LogitsGate, Runner, Subject, Worker, takes_requests
+from .state import Bench, LogitsGate, Runner, Subject, Worker
 from .watch import OWN_THREADS_SHARE, WAITING_SHARE, queued_ns, waits
 
 # What a function does to the process that it runs in: what it leaves of the garbage collector's settings, how much of
@@ -230,7 +230,7 @@ def calibrate(worker: Worker, bench: Bench, subject: Subject, entered: str) -> d
         def take() -> None:
             runner.prepare(length, bench.take(), 1)
             call_clocks = ClockReadings()  # without its input, whose making may wait too
-            calls_ns.append((worker.device.call_ns(runner) - runner.uncounted_ns) // runner.counts_as)
+            calls_ns.append(worker.device.call_ns(runner) - runner.uncounted_ns)
             waited_ns.append(call_clocks.waited_ns(1)[0])
             if worker.notes is not None and bench.call is not None:
                 worker.notes.end(1, Spent(None, 0, 0, 0, around_ns=calls_ns[-1]))
@@ -254,7 +254,7 @@ def calibrate(worker: Worker, bench: Bench, subject: Subject, entered: str) -> d
             subject.call_ns = _call_ns_of_many(worker, bench, runner)
     alone = worker.device.kind == "cpu" and worker.threads == 1
     is_awaited = entered in bench.called and bench.called[entered].is_awaited
-    own_threads = takes_requests(subject.variant) or is_awaited or (alone and elsewhere)
+    own_threads = is_awaited or (alone and elsewhere)
     if own_threads:
         worker.wall_variants.add(entered)
     facts = {}

@@ -58,7 +58,7 @@ def alternate(worker: Worker, workload: str, baseline: str, variant: str, second
         while not all(calls.values()) or (taken < seconds and perf_counter() - begun < MOST_WAIT * seconds):
             prompts = this.prompts(shape.most_calls)
             for _, name, runner in built.turns():
-                count = shape.repeats[name] if runner.counts_as == 1 else 1
+                count = shape.repeats[name]
                 runner.prepare(length, prompts[name], count)
                 begin = perf_counter()
                 turns[name](runner, count)

@@ -32,8 +32,8 @@ from .correctness import (
     WEIGHTS,
     Case,
     OpTrace,
-    beyond,
     case_of,
+    comes_in_chunks,
     component_error,
     facts_of,
     greedy,
@@ -50,8 +50,8 @@ from .correctness import (
     trace,
     trace_difference,
 )
-from .models import ComponentRunner, GenerateRunner, RequestRunner, component_of
-from .state import GATE_PROMPT, Bench, BenchKind, LogitsGate, Runner, Subject, Worker, takes_requests
+from .models import ComponentRunner, GenerateRunner, component_of
+from .state import GATE_PROMPT, Bench, BenchKind, LogitsGate, Runner, Subject, Worker
 
 # What the reference gives for the calls of the gates. It is computed once and then kept in the cache directory.
 # Importing the library takes four seconds, longer than most gates. The key of a kept file covers everything that the
@@ -207,33 +207,24 @@ class ModelsKind(BenchKind):
 
     def gate(self, worker: Worker, bench: Bench, subject: Subject, entered: str) -> LogitsGate:
         """The small gate once for all workloads, then the workload's own calls, then the tokens of a generation."""
-        engine, device, cannot = subject.variant.engine, worker.device.kind, subject.variant.cannot
+        device, no_chunks = worker.device.kind, subject.variant.no_chunks
         build, rounding = subject.variant.build, subject.variant.cache_rounding
         reference = partial(of_small_gate, worker, rounding=rounding)
-        small = worker.once(
-            ("small gate", entered), lambda: small_gate(build, reference, engine, device, cannot, rounding)
-        )
+        small = worker.once(("small gate", entered), lambda: small_gate(build, reference, device, no_chunks, rounding))
         if not small.passed:
             return small
         if rounding and bench.workload.kind == "generate":
             why = f"a cache in {rounding} may choose other tokens than the reference, and nothing says which are right"
             return replace(small, passed=False, unable=True, detail=why)
         case = own_case(worker, bench)
-        if (what := beyond(case, bench.loaded.config, cannot)) is not None:
-            why = f"cannot do this workload ({what}: {cannot[what]})"
+        if no_chunks and comes_in_chunks(case):
+            why = f"cannot do this workload (chunks: {no_chunks})"
             return replace(small, passed=False, unable=True, detail=why)
-        if engine is None or not engine.loads_once:
-            model = models.model_of(bench, subject.variant)
-        else:
-            model = _load_once(worker, bench, subject, entered)
+        model = models.model_of(bench, subject.variant)
         expected = of_case(worker, bench, case, rounding)
-        requests = takes_requests(subject.variant)
-        if requests:  # it computes everything before a step anew: two steps are enough
-            case, expected = replace(case, steps=case.steps[:2]), [expected[0][:2]]
-        got = run_cases(model, [case], device)
-        result = judge_logits([case], got, expected, bench.dtype, engine=engine, rounding=rounding)
+        result = judge_logits([case], run_cases(model, [case], device), expected, bench.dtype, rounding=rounding)
         if result.passed and bench.generated is not None:
-            if wrong := _wrong_tokens(bench, model, requests=requests):
+            if wrong := _wrong_tokens(bench, model):
                 return replace(result, passed=False, detail=f"{case.name}: {wrong}")
             result = replace(result, detail=f"{result.detail} and {bench.generated[0].numel()} greedy tokens")
         return replace(
@@ -261,8 +252,6 @@ class ModelsKind(BenchKind):
 
     def admit(self, worker: Worker, bench: Bench, subject: Subject, entered: str, learnt: Mapping[str, Any]) -> None:
         subject.output = torch.empty(learnt["shape"], dtype=getattr(torch, learnt["dtype"]), device=worker.device.kind)
-        if subject.variant.engine is not None and subject.variant.engine.loads_once:
-            _load_once(worker, bench, subject, entered)
 
     def runner(self, worker: Worker, bench: Bench, variant: Variant) -> Runner:
         return models.model_runner(worker, bench, variant)
@@ -323,25 +312,10 @@ class ComponentsKind(BenchKind):
         return wrong
 
 
-def _load_once(worker: Worker, bench: Bench, subject: Subject, entered: str) -> Model:
-    """Load an engine that is too slow to load in every round, for as long as the process lives, and for all workloads
-    that the model is long enough for; building the subject gives this model again.
-
-    Other engines are loaded anew as our variants are built anew. One load of a model may be slower than another for as
-    long as it lives, and no number of rounds with the same two loads would show that."""
-    key = (entered, id(bench.checkpoint))
-    longest, model = worker.engines.get(key, (0, None))
-    if model is None or longest < bench.max_length:
-        model = models.model_of(bench, subject.variant)
-        worker.engines[key] = (bench.max_length, model)
-    subject.variant = replace(subject.variant, build=lambda *_, **__: model)
-    return model
-
-
-def _wrong_tokens(bench: Bench, model: Model, *, requests: bool) -> str | None:
+def _wrong_tokens(bench: Bench, model: Model) -> str | None:
     """Where the model generates other tokens than the reference after the gate prompt, in words."""
     assert bench.generated is not None
-    runner = RequestRunner(model, bench) if requests else GenerateRunner(model, bench)
+    runner = GenerateRunner(model, bench)
     with torch.inference_mode():
         runner.prepare(bench.workload.tokens, GATE_PROMPT, 1)
         return judge_tokens(runner.call().cpu(), *bench.generated, bench.dtype)

@@ -25,7 +25,7 @@ from ..calls.source import Source
 from ..calls.world import World, WorldTurn, folders_of
 from ..spec.comparison import EnteredName
 from .cuda import Cuda
-from .state import Bench, PlainRunner, Runner, Worker, WorkerError, hide, takes_requests
+from .state import Bench, PlainRunner, Runner, Worker, WorkerError, hide
 
 
 @dataclass(frozen=True)
@@ -88,9 +88,7 @@ def model_runner(worker: Worker, bench: Bench, variant: Variant) -> Runner:
     worker.turn.end()
     model, work = model_of(bench, variant), bench.workload
     runner: Runner
-    if takes_requests(variant):
-        runner = RequestRunner(model, bench)
-    elif work.kind == "generate" and isinstance(worker.device, Cuda):
+    if work.kind == "generate" and isinstance(worker.device, Cuda):
         runner = QueuedGenerateRunner(model, bench, worker.device)
     elif work.kind == "generate":
         runner = GenerateRunner(model, bench)
@@ -101,9 +99,6 @@ def model_runner(worker: Worker, bench: Bench, variant: Variant) -> Runner:
     if isinstance(variant.build, Built):
         runner.enter = variant.build.world.enter
     return runner
-
-
-DECODED = 32  # tokens of a decode sample where an engine generates them in one request
 
 
 class PrefillRunner(Runner):
@@ -220,39 +215,6 @@ class QueuedGenerateRunner(GenerateRunner):
 
     def first_ns(self) -> tuple[int, int, int]:
         return 0, 0, self.device.between_ns(*self.marks)
-
-
-class RequestRunner(Runner):
-    """An engine that takes a whole prompt and gives tokens: one of them for a prefill, many for decode. Directly before
-    a decode or a generation, a request for one token is timed on its own. It says how long the prompt takes, and when a
-    generation's first token is there. Its time does not count."""
-
-    def __init__(self, model: Any, bench: Bench) -> None:
-        super().__init__(model, bench)
-        self.work = bench.workload
-        if self.work.kind == "decode":
-            self.counts_as = DECODED
-        self.first = (0, 0, 0)
-
-    def set_up(self, length: int, prompt: int, repeats: int) -> None:
-        super().set_up(max(1, self.work.context) if self.work.kind == "decode" else length, prompt, repeats)
-
-    def call(self) -> Tensor:
-        tokens = self.calls.popleft()
-        if self.work.kind == "prefill":
-            return self.model.generate(tokens, 1)
-        wall = perf_counter_ns()
-        cpu = thread_time_ns()
-        self.model.generate(tokens, 1)
-        cpu = thread_time_ns() - cpu
-        self.uncounted_ns = perf_counter_ns() - wall
-        if self.work.kind == "decode":
-            return self.model.generate(tokens, 1 + DECODED)
-        self.first = (cpu, self.uncounted_ns, 0)
-        return self.model.generate(tokens, self.work.new_tokens)
-
-    def first_ns(self) -> tuple[int, int, int]:
-        return self.first
 
 
 class ComponentRunner(PlainRunner):

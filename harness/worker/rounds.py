@@ -373,14 +373,13 @@ class OpenRound:
             if name in self.changed or not self.shape.takes_part(name, sub_round):  # changed: it is excluded afterwards
                 continue
             subject = self.bench.subjects[name]
-            count = self.shape.repeats[name] if runner.counts_as == 1 else 1
+            count = self.shape.repeats[name]
             kept = output_places(self.places, subject.output, count)
-            primed = prime if runner.counts_as == 1 else 0
             subject.last = None  # an answer that lives on takes memory that the next would be given
-            runner.prepare(length, prompt_of[name], count + primed)
+            runner.prepare(length, prompt_of[name], count + prime)
             if self.shares and not self.worker.calm:
                 gc.collect()  # what others left is not collected in this one's time
-            if primed:
+            if prime:
                 _call_for(runner, self.shape.warm_ns)
             if notes := self.worker.noted(name):
                 notes.start()
@@ -389,7 +388,7 @@ class OpenRound:
             faults = resource.getrusage(resource.RUSAGE_SELF).ru_minflt - faults
             subject.growth_bytes += max(0, faults) * resource.getpagesize()
             counted_ns = runner.counted_ns() or (spent.cpu_ns, spent.wall_ns - runner.uncounted_ns)
-            times = (count * runner.counts_as, *counted_ns, faults)
+            times = (count, *counted_ns, faults)
             first_cpu_ns, first_wall_ns, first_device_ns = runner.first_ns()
             first = (first_cpu_ns, first_wall_ns, spent.device_ns, first_device_ns)
             self.samples.append(Sample(name, sub_round, position, length, *times, *first))

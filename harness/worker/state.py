@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Optional, TypeVar
 
 import llama_workbench
 from llama_workbench import variants
-from llama_workbench.variants import FUNCTION_YARDSTICK, Model, Variant
+from llama_workbench.variants import FUNCTION_YARDSTICK, Variant
 from llama_workbench.variants.presets import presets
 
 from ..calls.called import Call, Called
@@ -235,10 +235,9 @@ class Worker:
 
     process: its number in the run. added: name of an added variant → the fields of its `Source`; functions: the same of
     any other function; turn: whose modules Python knows, of these. draw: decides which prompts are timed. benches: by
-    workload. engines: (entered name, id of the checkpoint) → longest sequence and model of an engine that is loaded
-    once. wall_variants: variants that compute in threads of their own and are timed by wall time. calm: freed memory is
-    kept for reuse, and the collector is off in samples; else both are as Python and the system have them. ballast:
-    memory that it holds and does not use. stand_ins: see the function. hidden: modules that were removed from
+    workload. wall_variants: variants that compute in threads of their own and are timed by wall time. calm: freed
+    memory is kept for reuse, and the collector is off in samples; else both are as Python and the system have them.
+    ballast: memory that it holds and does not use. stand_ins: see the function. hidden: modules that were removed from
     `sys.modules`, so that they stay alive."""
 
     def __init__(self, hello: Mapping[str, Any], *, alone: bool = False, channel: Channel | None = None) -> None:
@@ -257,7 +256,6 @@ class Worker:
         self.device: Device = device_of(hello.get("device", "cpu"))
         self.checkpoints: dict[tuple[str, str], Checkpoint] = {}
         self.benches: dict[str, Bench] = {}
-        self.engines: dict[tuple[str, int], tuple[int, Model]] = {}
         self.wall_variants: set[str] = set()
         self.stand_ins: list[dict[int, Any]] = []
         self.hidden: list[ModuleType] = []
@@ -427,11 +425,9 @@ class Runner(Callee):
 
     `prepare` gets everything ready for `repeats` calls of `length` tokens. They use prompts from number `prompt` on: a
     prefill takes one for each call. `asked` then has (number of the prompt, all tokens so far) for each of these calls.
-    One call does the work of `counts_as` calls of other variants. Of the last call's wall time `uncounted_ns` do not
-    count. `enter` lets imports find the variant's own modules, where it has some. is_fresh: each call begins a process
-    of its own, so that one before it leaves nothing warm in this one."""
+    Of the last call's wall time `uncounted_ns` do not count. `enter` lets imports find the variant's own modules, where
+    it has some. is_fresh: each call begins a process of its own, and finds nothing warm that one before it left."""
 
-    counts_as = 1
     uncounted_ns = 0
     is_fresh = False
     enter: Callable[[], None] = staticmethod(lambda: None)
@@ -493,8 +489,3 @@ def hide(worker: Worker) -> None:
     for package in packages:
         with suppress(AttributeError):
             delattr(llama_workbench, package.rpartition(".")[2])
-
-
-def takes_requests(variant: Variant) -> bool:
-    """Whether it is an engine that answers requests with tokens, in threads of its own."""
-    return variant.engine is not None and variant.engine.outputs == "log-probabilities"

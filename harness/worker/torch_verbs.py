@@ -362,8 +362,8 @@ def stretch(worker: Worker, workload: str, variant: str, seconds: float) -> dict
     assert subject.output is not None
     with torch.inference_mode():
         runner, kept = _stretch_of(worker, workload, variant)
-        count = max(round(seconds * 1e9 / subject.call_ns / runner.counts_as), seconds > 0)
-        if count and (bench.once or bench.workload.kind == "generate" or runner.counts_as > 1):
+        count = max(round(seconds * 1e9 / subject.call_ns), seconds > 0)
+        if count and (bench.once or bench.workload.kind == "generate"):
             count = 1
         elif bench.workload.kind == "decode":
             count = min(count, DECODE_ROOM // 2)
@@ -372,7 +372,7 @@ def stretch(worker: Worker, workload: str, variant: str, seconds: float) -> dict
         worker.wait()
         for place in kept:
             place.copy_(runner.call())
-    return {"calls": count * runner.counts_as}
+    return {"calls": count}
 
 
 def stretch_outputs(worker: Worker, workload: str, variant: str, outputs: str) -> dict[str, Any]:

@@ -1,9 +1,9 @@
 """The command line: its commands, its errors and its exit codes.
 
-A command is a module of this package with `command`: a function whose parameters typer reads, or a `typer.Typer` with
-commands of its own. Its help is the docstring, or HELP where that is long; LISTED is its line in `workbench
---help`. A slice has the same in its module `command`. Commands import what they need when called, so that help and
-lists come at once.
+A module of this package has a command as `command`, a function whose parameters typer reads, or a `typer.Typer` with
+commands of its own; LISTED is its line in `workbench --help`. Its help is the docstring, or HELP where that is long.
+Where it has several, COMMANDS has name → (function, its line). A slice has the same in its module `command`. Commands
+import what they need when called, so that help and lists come at once.
 """
 
 from __future__ import annotations
@@ -15,10 +15,9 @@ import pkgutil
 import re
 import sys
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from importlib import import_module
-from types import ModuleType
-from typing import Any, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
 import typer
 
@@ -45,33 +44,40 @@ ENDING = """\
 """
 
 
-def verbs() -> dict[str, ModuleType]:
-    """The modules beside this one, and the `command` modules of slices, that have `command`: by verb ("-" for "_"), in
-    the order of the help."""
+class Verb(NamedTuple):
+    """A command: the function whose parameters typer reads, or a Typer with commands of its own; its line in `workbench
+    --help`; its help, where that is not the docstring; and the module that has it."""
+
+    run: Any
+    listed: Listed | None
+    help: str | None
+    module: str
+
+
+def verbs() -> dict[str, Verb]:
+    """The commands of the modules beside this one, and of the `command` modules of slices, by verb, in the order of the
+    help."""
     folder = import_module(__package__).__path__
     modules = [import_module(f"{__package__}.{entry.name}") for entry in pkgutil.iter_modules(folder)]
-    modules = [module for module in modules if hasattr(module, "command")] + faces("command")
-    named = {_verb_of(module): module for module in modules}
-    return dict(sorted(named.items(), key=lambda item: (_place_of(item[1]), item[0])))
+    by_name: dict[str, Verb] = {}
+    for module in [*modules, *faces("command")]:
+        if hasattr(module, "command"):  # called as it says, or as its file, or the folder of its slice
+            name = getattr(module, "VERB", module.__name__.removesuffix(".command").rpartition(".")[2])
+            own = {name.replace("_", "-"): (module.command, getattr(module, "LISTED", None))}
+        else:
+            own = getattr(module, "COMMANDS", {})
+        help_ = getattr(module, "HELP", None)
+        by_name |= {name: Verb(run, listed, help_, module.__name__) for name, (run, listed) in own.items()}
+    return dict(
+        sorted(by_name.items(), key=lambda item: (item[1].listed.place if item[1].listed else math.inf, item[0]))
+    )
 
 
-def _verb_of(module: ModuleType) -> str:
-    """What it says itself, else the name of its file or of the folder of its slice."""
-    name: str = getattr(module, "VERB", module.__name__.removesuffix(".command").rpartition(".")[2])
-    return name.replace("_", "-")
-
-
-def _place_of(module: ModuleType) -> float:
-    listed: Listed | None = getattr(module, "LISTED", None)
-    return listed.place if listed else math.inf
-
-
-def help_text(modules: Iterable[ModuleType]) -> str:
+def help_text(all_listed: Sequence[Listed]) -> str:
     """What `workbench --help` prints above the list of commands: usages by group, then the exit codes."""
-    entries = [module.LISTED for module in modules if hasattr(module, "LISTED")]
     lines = [HELP]
     for group in GROUPS:
-        usages = [usage for listed in entries if listed.group == group for usage in listed.usages.items()]
+        usages = [usage for listed in all_listed if listed.group == group for usage in listed.usages.items()]
         lines.append("\b\n" + "\n".join([f"{group}:", *(f"  workbench {usage:<30} {does}" for usage, does in usages)]))
         lines.append("")
     return "\n".join(lines) + "\n" + ENDING + VerbExit.listed() + "\n"
@@ -79,22 +85,21 @@ def help_text(modules: Iterable[ModuleType]) -> str:
 
 def build() -> typer.Typer:
     """The command with all its verbs."""
-    modules = verbs()
+    known = verbs()
     app = typer.Typer(
         name="workbench",
         add_completion=False,
         rich_markup_mode=None,
         pretty_exceptions_enable=False,
         context_settings={"help_option_names": ["-h", "--help"]},
-        help=help_text(modules.values()),
+        help=help_text([verb.listed for verb in known.values() if verb.listed]),
     )
     app.callback(invoke_without_command=True)(_start)
-    for name, module in modules.items():
-        command = module.command
-        if isinstance(command, typer.Typer):
-            app.add_typer(command, name=name)
+    for name, verb in known.items():
+        if isinstance(verb.run, typer.Typer):
+            app.add_typer(verb.run, name=name)
         else:
-            app.command(name, help=getattr(module, "HELP", None))(command)
+            app.command(name, help=verb.help)(verb.run)
     return app
 
 
@@ -153,7 +158,7 @@ def _message(error: Exception) -> list[str] | None:
     return [_one_line(line) for line in str(error).splitlines()] or [type(error).__name__]
 
 
-def _show_warning(message: Warning | str, category: type[Warning], *_: Any, **__: Any) -> None:
+def _show_warning(message: Warning | str, *_: Any, **__: Any) -> None:
     sys.stderr.write(f"workbench: warning: {_one_line(message)}\n")
 
 

@@ -5,10 +5,9 @@ from __future__ import annotations
 import ast
 import tempfile
 import tomllib
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import closing
 from dataclasses import asdict
-from functools import partial
 from itertools import groupby
 from operator import itemgetter
 from pathlib import Path
@@ -199,17 +198,35 @@ def _shown(name: str, checked: Mapping[str, Any]) -> list[RenderableType]:
 
 def _check_file(path: Path, added: tuple[str | Source, ...], as_json: bool) -> None:
     """Read a file, and plan what a claim would measure. Raises Failure, and Exit where something is wrong."""
+    from llama_workbench.harness.claims.reading import load_dispute, read_claim
+    from llama_workbench.harness.plan.experiments import make_plan
+    from llama_workbench.harness.plan.functions import own_workloads
     from llama_workbench.harness.session.run import USER_ERRORS
 
-    read: Callable[[], tuple[dict[str, Any], str]] = partial(_claim, path, added)
-    if path.name == DISPUTE_FILE:
-        read = partial(_dispute, path)
-    elif _holds_workloads(path):
-        read = partial(_workloads, path)
     if not path.is_file():
         raise Failure(f"{path}: no such file")
     try:
-        facts, text = read()
+        holds_workloads = "workload" in tomllib.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):  # its reader says what is wrong
+        holds_workloads = False
+    facts: dict[str, Any]
+    try:
+        if path.name == DISPUTE_FILE:
+            dispute = load_dispute(path.parent)
+            questions, rules = len(dispute.question), len(dispute.rule)
+            facts = {"questions": questions, "rules": rules}
+            text = f"{path.name}: right; {_counted(questions, 'question')}, {_counted(rules, 'rule')}"
+        elif holds_workloads:
+            names = list(own_workloads(Request(workloads_file=path)))
+            facts = {"workloads": names}
+            text = f"{path}: right; {_counted(len(names), 'workload')}: {', '.join(names)}"
+        else:
+            claim = read_claim(path)
+            plan = make_plan(Request(claims=(claim.id,), added=added, everything=True), [claim], on_paper=True)
+            parts, effects = len(claim.hypothesis), len(plan.comparisons())
+            facts = {"claim": claim.id, "parts": parts, "effects": effects}
+            counts = f"{_counted(parts, 'part')}, {_counted(effects, 'timed effect')}"
+            text = f"{claim.id}: right; {counts} on {_counted(len(plan.experiments), 'workload')}"
     except USER_ERRORS as error:
         lines = [line.removeprefix("--workloads-file ") for line in str(error).splitlines()]
         if as_json:
@@ -225,42 +242,3 @@ def _check_file(path: Path, added: tuple[str | Source, ...], as_json: bool) -> N
 
 def _counted(number: int, word: str) -> str:
     return f"{number} {word}{'s' * (number != 1)}"
-
-
-def _claim(path: Path, added: tuple[str | Source, ...]) -> tuple[dict[str, Any], str]:
-    """What a claim would measure, for --json and in words. Raises `run.USER_ERRORS`."""
-    from llama_workbench.harness.claims.reading import read_claim
-    from llama_workbench.harness.plan.experiments import make_plan
-
-    claim = read_claim(path)
-    plan = make_plan(Request(claims=(claim.id,), added=added, everything=True), [claim], on_paper=True)
-    parts, effects = len(claim.hypothesis), len(plan.comparisons())
-    counts = f"{_counted(parts, 'part')}, {_counted(effects, 'timed effect')}"
-    text = f"{claim.id}: right; {counts} on {_counted(len(plan.experiments), 'workload')}"
-    return {"claim": claim.id, "parts": parts, "effects": effects}, text
-
-
-def _dispute(path: Path) -> tuple[dict[str, Any], str]:
-    """What is asked about the claims of a folder. Raises ClaimError."""
-    from llama_workbench.harness.claims.reading import load_dispute
-
-    dispute = load_dispute(path.parent)
-    questions, rules = len(dispute.question), len(dispute.rule)
-    text = f"{path.name}: right; {_counted(questions, 'question')}, {_counted(rules, 'rule')}"
-    return {"questions": questions, "rules": rules}, text
-
-
-def _holds_workloads(path: Path) -> bool:
-    """Whether a file has tables of workloads; what is wrong with it otherwise, its reader says."""
-    try:
-        return "workload" in tomllib.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return False
-
-
-def _workloads(path: Path) -> tuple[dict[str, Any], str]:
-    """The names of those in a file. Raises PlanError, DataError."""
-    from llama_workbench.harness.plan.functions import own_workloads
-
-    names = list(own_workloads(Request(workloads_file=path)))
-    return {"workloads": names}, f"{path}: right; {_counted(len(names), 'workload')}: {', '.join(names)}"

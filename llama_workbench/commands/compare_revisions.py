@@ -1,11 +1,12 @@
-"""`workbench compare-revisions`"""
+"""`workbench compare-revisions` and `bisect`: functions and models in two revisions of a repository."""
 
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import closing
-from dataclasses import replace
+from contextlib import AbstractContextManager, closing
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -13,7 +14,7 @@ import typer
 from rich.text import Text
 
 from llama_workbench.harness.plan.options import Options, Request, typed
-from llama_workbench.harness.spec.words import VerbExit
+from llama_workbench.harness.spec.words import Cause, VerbExit
 
 from .shared import MOST_USED, AsJson, Failure, Listed, ends, print_json, show, table, takes, write_file
 
@@ -69,11 +70,6 @@ MarkdownFile = Annotated[
 Slower = Annotated[float, typer.Option(metavar="PERCENT", help="Percent more time that counts as slower.")]
 
 
-LISTED = Listed(
-    0, MOST_USED, {"compare-revisions main . m:f": "is m:f slower now? (--call FILE:FUNCTION generates its inputs)"}
-)
-
-
 @ends(
     {
         VerbExit.DONE: "nothing is more than --slower percent slower: proven for all that both revisions have",
@@ -88,7 +84,7 @@ LISTED = Listed(
         "strict": "Exclude functions that start processes or threads, or change a setting of the whole process.",
     }
 )
-def command(
+def compare_revisions(
     base: Annotated[str, typer.Argument(metavar="REV_A", help="Earlier revision: a commit, branch or tag.")],
     new: Annotated[str, typer.Argument(metavar="REV_B", help='Later revision; "." is the working tree as it is now.')],
     subject: Subject,
@@ -145,78 +141,78 @@ def command(
       workbench compare-revisions main . mypackage.model:build --workloads prefill-15m-t8
       workbench compare-revisions . . mypackage.text:encode --call bench.py:texts --env .venv-old --env numpy==2.1
     """
+    from llama_workbench.harness.baselines.revisions import exit_code, revisions_markdown
+    from llama_workbench.harness.baselines.thresholds import gate_of
+    from llama_workbench.harness.calls.revisions import revision_text
+    from llama_workbench.harness.report.text import environments_text
+    from llama_workbench.harness.store.forms import plain
     from llama_workbench.harness.suites.run import is_suite
 
-    compared = _of_suite if any(map(is_suite, subject)) else _of_functions
     if build and env:
         raise Failure(f"--build {build!r}: makes the environments of both revisions; leave out --env")
     if build and os.environ.pop("PYTHONPATH", ""):
         typer.echo("workbench: PYTHONPATH is left out: both revisions would import from there", err=True)
-    own = {"env": env, "gate": gate, "build": build}
-    raise typer.Exit(compared(subject, (base, new), slower, markdown, as_json, {**given, **own}))
+    revisions, (before, after) = (base, new), map(revision_text, (base, new))
+    environments: Mapping[str, SideEnvironment] = {}
+    if any(map(is_suite, subject)):
+        lone = [f"--{name}" for name in ("call", "check", "workloads", "strict") if given[name]]
+        lone += ["--env"] * bool(env) + [f"--gate {gate}"] * (gate != "time")
+        if lone or not all(map(is_suite, subject)):
+            functions = [path for path in subject if not is_suite(path)]
+            suite_path = next(path for path in subject if is_suite(path))
+            raise Failure(f"{' '.join([*functions, *lone])}: not with a suite of tests: {suite_path}; leave it out")
+        rows = _suite_rows(subject, revisions, condition("slower", "--slower", slower), given["budget"], build, as_json)
+    else:
+        decides = {*gate_of(gate)}
+        if decides not in ({"time"}, {"time", "instructions"}):
+            raise Failure(f"--gate {gate}: expected time, or time,instructions")
+        counts = "instructions" in decides  # where times cannot decide
+        inputs, seconds = inputs_of(given, 240.0 if env or build else 60.0, env or ())
+        inputs, asked_if = replace(inputs, build=build), condition("maybe-slower", "--slower", slower)
+
+        def measure(name: str) -> Result:
+            return measured(name, revisions, inputs, asked_if, seconds, counts=counts, strict=given["strict"])
+
+        rows, environments = _rows(subject, measure, counts=counts)
+        if not as_json:
+            _show(rows, after, before, slower)
+    code, line = exit_code(rows), environments_text(environments)
+    if markdown is not None:
+        write_file(markdown, revisions_markdown(rows, before, after, slower, line))
+    if as_json:
+        head = {"format": 1, "base": base, "new": new, "slower_percent": slower, "exit_code": code}
+        print_json(head | {"rows": [row.to_json() for row in rows], "environments": plain(environments)})
+    elif line:
+        typer.echo(line)
+    raise typer.Exit(code)
 
 
-def _of_functions(
-    subject: Sequence[str],
-    revisions: tuple[str, str],
-    slower: float,
-    markdown: Path | None,
-    as_json: bool,
-    given: Mapping[str, Any],
-) -> int:
-    """Compare functions, or models: print a row for each; the exit code. Raises Failure."""
-    counts = _counts_decide(given["gate"])
-    apart = given["env"] or given["build"]
-    inputs, seconds = inputs_of(given, 240.0 if apart else 60.0, given["env"] or ())
-    inputs = replace(inputs, build=given["build"])
-    asked_if = condition("maybe-slower", "--slower", slower)
-
-    def measure(name: str) -> Result:
-        return measured(name, revisions, inputs, asked_if, seconds, counts=counts, strict=given["strict"])
-
-    rows, environments = _rows(subject, measure, counts=counts)
-    return _tell(rows, revisions, slower, environments, markdown, as_json)
-
-
-def _of_suite(
+def _suite_rows(
     paths: Sequence[str],
     revisions: tuple[str, str],
-    slower: float,
-    markdown: Path | None,
+    asked: Condition,
+    budget: float | None,
+    build: str,
     as_json: bool,
-    given: Mapping[str, Any],
-) -> int:
-    """Compare a suite of benchmarks: print a row for each of its tests; the exit code. Raises Failure."""
-    import sys
-
+) -> list[Row]:
+    """Compare a suite of benchmarks, and print a row for each of its tests. Raises Failure."""
     from llama_workbench.harness.baselines.revisions import MISSING, RevisionRow, UnmeasuredRow
-    from llama_workbench.harness.plugin.progress import progress_on
-    from llama_workbench.harness.report.terminal import console
-    from llama_workbench.harness.suites.run import by_impact, compare_suites, is_suite, suite_table
+    from llama_workbench.harness.suites.run import by_impact, compare_suites, suite_table
 
-    functions = [path for path in paths if not is_suite(path)]
-    lone = [f"--{name}" for name in ("call", "check", "workloads", "env", "strict") if given[name]]
-    lone += [f"--gate {given['gate']}"] * (given["gate"] != "time")
-    if functions or lone:
-        suite_path = next(path for path in paths if is_suite(path))
-        raise Failure(f"{' '.join([*functions, *lone])}: not with a suite of tests: {suite_path}; leave it out")
-    asked = condition("slower", "--slower", slower)
-    if (budget := given["budget"]) is not None and not budget > 0:
-        raise Failure(f"--budget {budget:g}: expected a number of seconds above 0")
-    with closing(progress_on(console(sys.stderr))) as progress:
-        suite = compare_suites(paths, revisions, asked, Options(), progress, budget, given["build"])
-    result = suite.result
-    if result.interrupted:
-        raise KeyboardInterrupt
+    if budget is not None:
+        _check_budget(budget)
+    with _progress() as progress:
+        suite = compare_suites(paths, revisions, asked, Options(), progress, budget, build)
+    result = _whole(suite.result)
     run = str(shown(result.folder.path))
     rows: list[Row] = [RevisionRow(each.effect.workload, each, False, run) for each in asked_screens(paths[0], result)]
     rows += [UnmeasuredRow(test, MISSING, f"only in {side}") for test, side in suite.only_at().items()]
     rows = by_impact(rows)
     if not as_json:
-        show(suite_table(rows, revisions, slower, suite.tests))
+        show(suite_table(rows, revisions, asked.percent, suite.tests))
     for line in (*suite.notes(), f"run: {run}"):
         typer.echo(line, err=as_json)
-    return _tell(rows, revisions, slower, {}, markdown, as_json, is_shown=not as_json)
+    return rows
 
 
 def _rows(
@@ -244,58 +240,13 @@ def _rows(
             rows.append(UnmeasuredRow(name, INCONCLUSIVE, str(error)))
         else:
             environments = result.manifest.environments
-            run, lacking = str(shown(result.folder.path)), _not_imported(result)
+            entries = [entry for experiment in result.manifest.experiments for entry in experiment.excluded]
+            lacking = {entry.variant for entry in entries if entry.cause is Cause.NOT_IMPORTED}
+            run = str(shown(result.folder.path))
             rows += [RevisionRow(name, each, counts, run, lacking == {each.effect.baseline}) for each in screens]
     if len(faults) == len(subjects):
         raise faults[0]
     return rows, environments
-
-
-def _not_imported(result: Result) -> set[str]:
-    """The sides that could not be imported."""
-    from llama_workbench.harness.spec.words import Cause
-
-    entries = [entry for experiment in result.manifest.experiments for entry in experiment.excluded]
-    return {entry.variant for entry in entries if entry.cause is Cause.NOT_IMPORTED}
-
-
-def _counts_decide(gate: str) -> bool:
-    """Whether instructions decide where times cannot. Raises Failure."""
-    from llama_workbench.harness.baselines.thresholds import gate_of
-
-    decides = {*gate_of(gate)}
-    if decides not in ({"time"}, {"time", "instructions"}):
-        raise Failure(f"--gate {gate}: expected time, or time,instructions")
-    return "instructions" in decides
-
-
-def _tell(
-    rows: list[Row],
-    revisions: tuple[str, str],
-    slower: float,
-    environments: Mapping[str, SideEnvironment],
-    markdown: Path | None,
-    as_json: bool,
-    is_shown: bool = False,
-) -> int:
-    """Print the rows, unless they are shown already, and write them where that is asked for; the exit code."""
-    from llama_workbench.harness.baselines.revisions import exit_code, revisions_markdown
-    from llama_workbench.harness.calls.revisions import revision_text
-    from llama_workbench.harness.report.text import environments_text
-    from llama_workbench.harness.store.forms import plain
-
-    before, after = map(revision_text, revisions)
-    code, line = exit_code(rows), environments_text(environments)
-    if markdown is not None:
-        write_file(markdown, revisions_markdown(rows, before, after, slower, line))
-    if as_json:
-        head = {"format": 1, "base": revisions[0], "new": revisions[1], "slower_percent": slower, "exit_code": code}
-        print_json(head | {"rows": [row.to_json() for row in rows], "environments": plain(environments)})
-    elif not is_shown:
-        _show(rows, after, before, slower)
-        if line:
-            typer.echo(line)
-    return code
 
 
 def inputs_of(given: Mapping[str, Any], usual_seconds: float, environments: Sequence[str] = ()) -> tuple[Inputs, float]:
@@ -344,17 +295,29 @@ def measured(
 ) -> Result:
     """The run that compares one function. causes: whether it looks where a difference is. counts: whether instructions
     are counted. strict: as in `Options`. Raises Failure; progress goes to standard error."""
-    import sys
+    from llama_workbench.harness.session.questions import compare_revisions as compare_sides
 
+    _check_budget(budget)
+    options = Options(budget_seconds=budget, no_causes=not causes, count_instructions=counts, strict=strict)
+    with _progress() as progress:
+        return _whole(compare_sides(subject, revisions, inputs, asked, options, progress))
+
+
+def _check_budget(seconds: float) -> None:
+    if not seconds > 0:
+        raise Failure(f"--budget {seconds:g}: expected a number of seconds above 0")
+
+
+def _progress() -> AbstractContextManager[Any]:
+    """Progress on standard error."""
     from llama_workbench.harness.plugin.progress import progress_on
     from llama_workbench.harness.report.terminal import console
-    from llama_workbench.harness.session.questions import compare_revisions
 
-    if not budget > 0:
-        raise Failure(f"--budget {budget:g}: expected a number of seconds above 0")
-    options = Options(budget_seconds=budget, no_causes=not causes, count_instructions=counts, strict=strict)
-    with closing(progress_on(console(sys.stderr))) as progress:
-        result = compare_revisions(subject, revisions, inputs, asked, options, progress)
+    return closing(progress_on(console(sys.stderr)))
+
+
+def _whole(result: Result) -> Result:
+    """The same, unless it was interrupted."""
     if result.interrupted:
         raise KeyboardInterrupt
     return result
@@ -390,3 +353,96 @@ def _show(rows: list[Row], new: str, base: str, percent: float) -> None:
             show(Text(f"{row.subject}: why: {row.screen.why}"))
     for run in dict.fromkeys(row.run for row in rows if row.run):
         show(Text(f"run: {run}"))
+
+
+@ends(
+    {
+        VerbExit.DONE: "the commit (or the few that are left) is printed",
+        VerbExit.COULD_NOT: "BAD is not proven to be slower, or it cannot be measured: the reason is printed",
+    }
+)
+@takes(INPUTS | {"budget": "Measuring time for each comparison, in seconds. [default: 60]"})
+def bisect(
+    good: Annotated[str, typer.Argument(metavar="GOOD", help="Revision in which the function was fast.")],
+    bad: Annotated[str, typer.Argument(metavar="BAD", help="Later revision in which it is slow.")],
+    subject: Annotated[str, typer.Argument(metavar="FUNCTION", help="FILE:FUNCTION or MODULE:FUNCTION.")],
+    slower: Slower = 5.0,
+    as_json: AsJson = False,
+    **given: Any,
+) -> None:
+    """Which commit made a function, or a model, slower?
+
+    BAD must be at least --slower percent slower than GOOD; then commits in between are tested by binary search, along
+    first parents. Each of them is compared with GOOD: it counts as slow if it is slower by more than half of what BAD
+    is proven to be, or by more than --slower if that is more.
+
+    Each answer is wrong with at most 1 % probability, and the named commit with at most the sum. A commit that is
+    inconclusive, cannot be imported or gives other results is skipped; then several commits may be left. The search
+    assumes that one commit is to blame.
+
+    \b
+    Exit codes:
+
+    \b
+    --json prints:
+      {"format": 1, "commits": [..], "limit_percent", "chance_percent",
+       "steps": [{"commit", "slow": true|false|null, "ratio", "low", "high"}]}
+
+    \b
+    Examples:
+      workbench bisect v1.2 main mypackage.text:encode --call bench.py:texts
+      workbench bisect v1.2 main mypackage.model:build --workloads prefill-15m-t8
+    """
+    inputs, budget = inputs_of(given, 60.0)
+    if len(inputs.payloads) > 1:
+        raise Failure("--call: give only one input generator; bisect needs one number for each commit")
+    if not inputs.payloads and len(inputs.workloads) != 1:
+        raise Failure(
+            f"{subject}: needs an input generator: add --call FILE:FUNCTION, or --workloads NAME if it builds a model"
+        )
+    bisection, named = _found(good, bad, subject, inputs, slower, budget)
+    if as_json:
+        print_json({"format": 1, **bisection})
+        return
+    worst, steps = bisection["steps"][0], len(bisection["steps"])
+    which = "this commit made it slower" if len(named) == 1 else f"one of these {len(named)} commits made it slower"
+    size = f"{1 / worst['ratio']:.3f} [{1 / worst['high']:.3f}, {1 / worst['low']:.3f}] times the time of {good}"
+    show(Text("\n".join([*named, f"{which}: {subject} takes {size} in {bad}."])))
+    show(Text(f"{steps} comparisons; wrong with at most {bisection['chance_percent']:g} % probability."))
+
+
+def _found(
+    good: str, bad: str, subject: str, inputs: Inputs, slower: float, budget: float
+) -> tuple[dict[str, Any], list[str]]:
+    """What the search found, as plain values, and the commits that are left, in words. Raises Failure."""
+    from llama_workbench.harness.calls.revisions import repository_of, subject_of
+    from llama_workbench.harness.evidence.effect import ALPHA
+    from llama_workbench.harness.session.questions import Disagreement, Outcome, Step
+    from llama_workbench.harness.session.questions import bisect as search
+
+    def measure(commit: str, percent: float) -> Step:
+        asked = condition("maybe-slower", "--slower", percent)
+        outcome = Outcome.of(measured(subject, (good, commit), inputs, asked, budget, causes=False))
+        slow = {"supported": True, "refuted": False}.get(outcome.verdict)
+        words = {True: "slower", False: "not slower", None: "inconclusive"}[slow]
+        typer.echo(f"{subject_of(repository_of(Path.cwd()), commit)}: {words}", err=True)
+        return Step(commit, slow, outcome.ratio, outcome.low, outcome.high)
+
+    try:
+        bisection = search(good, bad, slower_percent=slower, alpha=ALPHA, measure=measure, folder=Path.cwd())
+        return asdict(bisection), [subject_of(repository_of(Path.cwd()), commit) for commit in bisection.commits]
+    except Disagreement as error:  # that of any other commit is passed over
+        raise Failure(f"{bad} cannot be compared with {good}: {error}") from error
+
+
+COMMANDS = {
+    "compare-revisions": (
+        compare_revisions,
+        Listed(
+            0,
+            MOST_USED,
+            {"compare-revisions main . m:f": "is m:f slower now? (--call FILE:FUNCTION generates its inputs)"},
+        ),
+    ),
+    "bisect": (bisect, Listed(5, MOST_USED, {"bisect v1.2 main m:f": "which commit made it slower?"})),
+}

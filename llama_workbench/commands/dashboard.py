@@ -1,4 +1,4 @@
-"""`workbench dashboard`"""
+"""`workbench dashboard`, and `speedscope`, which installs a viewer for it."""
 
 from __future__ import annotations
 
@@ -17,16 +17,13 @@ from urllib.parse import quote
 
 import typer
 
-from .shared import MOST_USED, Failure, Listed, write
+from .shared import MACHINE, MOST_USED, Failure, Listed, write
 
 WAIT_SECONDS = 60.0
 """For the server, before the browser is opened."""
 
 
-LISTED = Listed(2, MOST_USED, {"dashboard": "the newest run in a browser, with all details"})
-
-
-def command(
+def dashboard(
     run: Annotated[str, typer.Argument(metavar="[RUN]", help="Run to show. [default: the newest]")] = "",
     results: Annotated[
         str, typer.Option(metavar="PATH", help="Folder or URL of the runs. [default: ./results, or the folder of RUN]")
@@ -43,15 +40,18 @@ def command(
       workbench dashboard --no-browser           print the address and open nothing
       workbench dashboard --results s3://bucket/runs
     """
-    from llama_workbench import dashboard
+    from llama_workbench.dashboard import __file__ as package
     from llama_workbench.harness.machine.extras import lacking
 
     if missing := lacking("dashboard"):
         raise Failure(f"the dashboard cannot be shown: {missing}")
     folder, name = _places(run, results)
-    port = port or _free_port()
+    if not port:
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            port = probe.getsockname()[1]
     address = f"http://localhost:{port}/" + (f"?run={quote(name, safe='')}" if name else "")
-    app = Path(dashboard.__file__).with_name("app.py")
+    app = Path(package).with_name("app.py")
     words = ["--server.headless=true", "--server.address=localhost", "--server.showEmailPrompt=false"]
     words += [f"--server.port={port}", "--browser.gatherUsageStats=false", str(app), "--", "--results", folder]
     write(f"{address}  (Ctrl-C ends it)\n")
@@ -84,12 +84,6 @@ def _places(run: str, results: str) -> tuple[str, str]:
     return results or str(home.parent), prefix + path.name
 
 
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
 def _open_browser(port: int, address: str) -> None:
     """Once the server answers."""
     end = time.monotonic() + WAIT_SECONDS
@@ -101,3 +95,29 @@ def _open_browser(port: int, address: str) -> None:
         else:
             webbrowser.open(address)
             return
+
+
+def speedscope(
+    archive: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE", help="Install from this file, which `npm pack` wrote elsewhere. [default: npm downloads it]"
+        ),
+    ] = None,
+) -> None:
+    """Install speedscope, the viewer in which the dashboard opens raw profiles. npm fetches one version, and its hash
+    is checked.
+
+    \b
+    Examples:
+      workbench speedscope
+    """
+    from llama_workbench.dashboard.export.viewer import VERSION, install
+
+    write(f"speedscope {VERSION} is installed in {install(archive)}\n")
+
+
+COMMANDS = {
+    "dashboard": (dashboard, Listed(2, MOST_USED, {"dashboard": "the newest run in a browser, with all details"})),
+    "speedscope": (speedscope, Listed(26, MACHINE, {"speedscope": "install the viewer for raw profiles"})),
+}

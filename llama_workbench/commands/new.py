@@ -59,8 +59,9 @@ def variant(
     path = folder / f"{name}.py"
     baseline = source or "fast"
     text = _copy(source, path) if source else _template("variant.py").replace("FILE.py", str(path))
-    if name != BUILD and name in _names_in(text):
-        raise Failure(f"{name!r}: the file defines this name already; take another name")
+    defined = {name for node in ast.parse(text).body for name in _names_of(node)}
+    if name != BUILD and name in defined:
+        raise Failure(f"{name!r}: the file has this name already; take another name")
     measure = f"pytest --benchmark --add-variant {path}:{name} --compare {baseline} {name} --workloads prefill-15m-t128"
     _write(path, re.sub(rf"\b{BUILD}\b", name, text), f"workbench check {path}", measure)
 
@@ -98,8 +99,7 @@ def claim(
       workbench new claim fusing-helps
       workbench check claims/fusing-helps.toml
     """
-    if not re.fullmatch(r"[a-z0-9]+([.-][a-z0-9]+)*", name):
-        raise Failure(f"{name!r}: expected small letters and digits with - or . between them, for example fusing-helps")
+    _demand_words(name, "fusing-helps")
     path = folder / f"{name}.toml"
     text = _template("claim.toml").replace("CLAIM-ID", name).replace("THE-FOLDER", str(folder))
     _write(path, text, f"workbench check {path}", f"pytest --benchmark --claims-dir {folder} --claims {name}")
@@ -119,8 +119,7 @@ def workload(
     """
     from llama_workbench.datasets.workloads import workloads
 
-    if not re.fullmatch(r"[a-z0-9]+([.-][a-z0-9]+)*", name):
-        raise Failure(f"{name!r}: expected small letters and digits with - or . between them, for example prefill-mine")
+    _demand_words(name, "prefill-mine")
     if name in workloads():
         raise Failure(
             f"{name!r}: a workload of this name ships already; take another name (`workbench workloads` lists them)"
@@ -151,16 +150,16 @@ def subject(
     _write(path, _template("subject.py").replace("FILE.py", str(path)), f"pytest {path}", f"pytest --benchmark {path}")
 
 
-def _names_in(source: str) -> set[str]:
-    """What a module's top level defines or imports."""
-    defined: set[str] = set()
-    for node in ast.parse(source).body:
-        match node:
-            case ast.Import(names=names) | ast.ImportFrom(names=names):
-                defined |= {each.asname or each.name for each in names}
-            case ast.FunctionDef(name=name) | ast.ClassDef(name=name):
-                defined.add(name)
-    return defined
+def _names_of(node: ast.stmt) -> list[str]:
+    """What a statement of a module defines or imports."""
+    if isinstance(node, ast.Import | ast.ImportFrom):
+        return [each.asname or each.name for each in node.names]
+    return [node.name] if isinstance(node, ast.FunctionDef | ast.ClassDef) else []
+
+
+def _demand_words(name: str, example: str) -> None:
+    if not re.fullmatch(r"[a-z0-9]+([.-][a-z0-9]+)*", name):
+        raise Failure(f"{name!r}: expected small letters and digits with - or . between them, for example {example}")
 
 
 def _template(name: str) -> str:

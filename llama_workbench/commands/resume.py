@@ -56,8 +56,21 @@ def command(run: RunArgument, **given: Any) -> None:
       workbench resume my-run --compare old.py:f new.py:f --call bench.py:texts
       workbench resume my-fleet --on ray
     """
-    result = _measured(run_to_go_on(run), given)
-    _show(result, typed(Options, given))
+    from llama_workbench.harness.report.causes import explanations_in
+    from llama_workbench.harness.report.outcome import further
+    from llama_workbench.harness.report.terminal import verdict_report
+    from llama_workbench.harness.slices import tables
+
+    result, options = _measured(run_to_go_on(run), given), typed(Options, given)
+    of_slices = tables(result.folder)
+    for table in of_slices:
+        show(table)
+    if result.verdicts and not of_slices:
+        show(verdict_report(result.verdicts, result.manifest, explanations_in(result.folder)))
+    if command := further(result.folder.path, result.verdicts, result.manifest, options):
+        write(f"to continue: {command}\n")
+    for condition in result.failed_conditions():
+        show(Text(f"fails: --fail-if {condition}"))
     raise typer.Exit(_exit_code(result))
 
 
@@ -93,20 +106,3 @@ def _measured(folder: RunFolder, given: Mapping[str, Any]) -> Result:
     earlier, options = go_on(folder, options, request, budget=budget)
     with closing(progress_on(console())) as progress:
         return session.Run(earlier.plan, options, progress, earlier).measure()
-
-
-def _show(result: Result, options: Options) -> None:
-    from llama_workbench.harness.report.causes import explanations_in
-    from llama_workbench.harness.report.outcome import further
-    from llama_workbench.harness.report.terminal import verdict_report
-    from llama_workbench.harness.slices import tables
-
-    of_slices = tables(result.folder)
-    for table in of_slices:
-        show(table)
-    if result.verdicts and not of_slices:
-        show(verdict_report(result.verdicts, result.manifest, explanations_in(result.folder)))
-    if command := further(result.folder.path, result.verdicts, result.manifest, options):
-        write(f"to continue: {command}\n")
-    for condition in result.failed_conditions():
-        show(Text(f"fails: --fail-if {condition}"))

@@ -1,21 +1,27 @@
-"""`workbench runs`"""
+"""`workbench runs`, `history`, `publish` and `baseline`: runs are listed, and copied to where they are kept."""
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Iterator
+from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.text import Text
 
-from ..results import RUNS
-from .shared import ON_RUNS, AsJson, Failure, Listed, print_json, show, table
+from ..results import BASELINES, RUNS, find_run
+from .shared import ON_RUNS, AsJson, Failure, Listed, RunArgument, print_json, show, table
 
-LISTED = Listed(6, ON_RUNS, {"runs": "list the runs on this disk"})
+if TYPE_CHECKING:
+    from llama_workbench.harness.baselines.course import DatedRun
+
+FolderOfRuns = Annotated[str, typer.Argument(help="Folder of the runs, or its URL.")]
 
 
-def command(
-    folder: Annotated[str, typer.Argument(help="Folder of the runs, or its URL.")] = str(RUNS),
+def list_runs(
+    folder: FolderOfRuns = str(RUNS),
     as_json: AsJson = False,
 ) -> None:
     """List the runs, newest first, with their verdicts. For a damaged run the fault is listed.
@@ -33,13 +39,14 @@ def command(
       workbench runs results/baselines
       workbench runs s3://bucket/runs
     """
-    from llama_workbench.harness.store.folder import describe, list_runs
+    from llama_workbench.harness.store.folder import describe
+    from llama_workbench.harness.store.folder import list_runs as runs_in
     from llama_workbench.harness.store.remote import is_url, listed
 
     there = is_url(folder)
     if not there and not Path(folder).is_dir() and Path(folder) != RUNS:
         raise Failure(f"{folder}: no such folder; give the folder of the runs, or its URL")
-    runs = listed(folder) if there else {str(run.path): run for run in list_runs(folder)}
+    runs = listed(folder) if there else {str(run.path): run for run in runs_in(folder)}
     summaries = [describe(run, whole=not there, light=there) for run in runs.values()]
     if as_json:
         keys = ("id", "status", "mode", "started", "workloads", "verdicts", "problem")
@@ -55,3 +62,148 @@ def command(
         started = summary.started[:16].replace("T", " ")
         shown.add_row(*map(Text, (summary.path.name, started, summary.status, text)))
     show(shown)
+
+
+def history(
+    folder: FolderOfRuns = str(RUNS),
+    as_json: AsJson = False,
+) -> None:
+    """At which commit did a variant become slower or faster, by all runs together?
+
+    Runs of the same commit on the same machine configuration are pooled. For each variant on each workload, change
+    points are searched in its time relative to the reference benchmark (E-divisive means). In a history without a
+    change, one is reported with at most 1 % probability. A change is found once three runs follow it. A run with
+    uncommitted changes counts as a commit of its own.
+
+    \b
+    --json prints a list, newest commit last:
+      [{"workload", "variant", "before", "after", "first_run", "change_percent", "low_percent", "high_percent",
+        "runs_before", "runs_after"}]
+      before, after: the commits on both sides of the change. change_percent: above 0 it became slower (99 % interval).
+
+    \b
+    Examples:
+      workbench history
+      workbench history s3://bucket/runs --json
+    """
+    from llama_workbench.harness.baselines.course import all_change_points
+
+    runs = sorted(_runs(folder), key=lambda run: run.standings.started)
+    steps = all_change_points(runs)
+    if as_json:
+        print_json([asdict(step) for step in steps])
+        return
+    if not steps:
+        show(Text(f"No change point in {len(runs)} runs."))
+        return
+    rows = table("variant", "workload", "from", "to", "change in time", "runs")
+    for step in steps:
+        counts = f"{step.runs_before} and {step.runs_after}"
+        cells = (step.variant, step.workload, step.before, step.after, step.change_text(), counts)
+        rows.add_row(*map(Text, cells))
+    show(rows)
+
+
+def _runs(folder: str) -> Iterator[DatedRun]:
+    """The runs there that can be read; of the others the reason goes to stderr. Raises Failure."""
+    from llama_workbench.harness.baselines.course import DatedRun
+    from llama_workbench.harness.report.standings import read_standings
+    from llama_workbench.harness.store.files import RunError
+    from llama_workbench.harness.store.folder import run_folders
+    from llama_workbench.harness.store.remote import is_url, listed
+
+    if not is_url(folder) and not Path(folder).is_dir():
+        raise Failure(f"{folder}: no such folder; give the folder of the runs, or its URL")
+    for run in listed(folder).values() if is_url(folder) else run_folders(folder):
+        try:
+            yield DatedRun(run.path.name, read_standings(run))
+        except RunError as error:
+            sys.stderr.write(f"{error}\n")
+
+
+def publish(
+    run: RunArgument,
+    target: Annotated[str, typer.Argument(metavar="URL", help="New folder of the run, such as s3://bucket/runs/NAME.")],
+    force: Annotated[bool, typer.Option("--force", help="Replace a run that is there already.")] = False,
+) -> None:
+    """Copy a run to another place.
+
+    URLs are those that fsspec knows: s3, gs, az, sftp, file. Each kind of URL needs a package, which finds the
+    credentials: s3fs for s3 (the extra `remote` installs it), gcsfs for gs, adlfs for az, paramiko for sftp.
+
+    run.json is copied last, so that nobody reads half a run. If an upload breaks off, repeat the command; the run here
+    stays as it is. The logs of its processes are not copied, because they contain paths of this machine.
+
+    To fetch a run, give its URL as RUN and a local folder as the target. It can then be resumed here.
+
+    \b
+    Examples:
+      workbench publish results/runs/20260102T030405Z-1a2b s3://bucket/runs/20260102T030405Z-1a2b
+      workbench publish s3://bucket/runs/nightly results/runs/nightly
+    """
+    from llama_workbench.harness.baselines.saved import copied
+    from llama_workbench.harness.store.remote import is_url, put
+
+    if is_url(target):
+        url = target.rstrip("/")
+        put(find_run(run), url, force=force)
+        show(Text(f"{url} (read it: workbench report {url}; all: workbench runs {url.rpartition('/')[0]})"))
+    else:
+        show(Text(str(copied(find_run(run), Path(target), force=force).path)))
+
+
+baseline = typer.Typer(
+    help="Save runs to compare with later, under results/baselines or at a URL.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+)
+
+
+@baseline.command("save")
+def save_baseline(
+    run: RunArgument,
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Name of the saved baseline, such as main, or its URL.")],
+    force: Annotated[bool, typer.Option("--force", help="Replace the one of this machine type.")] = False,
+) -> None:
+    """Save a run as a baseline: copy its folder to results/baselines/NAME.
+
+    A name can have one baseline for each machine type. Save a run of each under the same name, and `workbench compare`
+    picks the one of its own machine type. With --force the one of the same machine type is replaced.
+
+    The run must be complete and have verdicts, and all its files must be readable. The copy is checked before it gets
+    its name. The logs of its processes are not copied, because they contain paths of this machine. With a URL (s3, gs,
+    az, sftp, ..) it is saved there, for other machines.
+
+    \b
+    Examples:
+      workbench baseline save results/runs/20260102T030405Z-1a2b main
+      workbench compare main NEW
+      workbench baseline save RUN s3://bucket/baselines/main
+    """
+    from llama_workbench.harness.baselines.saved import baselines_of, check, save
+    from llama_workbench.harness.store.folder import RunFolder
+    from llama_workbench.harness.store.remote import is_url, put
+
+    if is_url(name):
+        check(folder := find_run(run))
+        put(folder, name, force=force)
+        show(Text(f"{name} (compare with it: workbench compare {name} NEW)"))
+        return
+    try:
+        saved = save(find_run(run), name, under=BASELINES, force=force)
+    except ValueError as error:
+        raise Failure(str(error)) from error
+    kinds = baselines_of(RunFolder(BASELINES / name))
+    count = f"; {len(kinds)} machine types under this name" if len(kinds) > 1 else ""
+    show(Text(f"{saved.path} (compare with it: workbench compare {name} NEW){count}"))
+
+
+COMMANDS = {
+    "runs": (list_runs, Listed(6, ON_RUNS, {"runs": "list the runs on this disk"})),
+    "history": (history, Listed(12, ON_RUNS, {"history": "at which commit did a time change?"})),
+    "publish": (
+        publish,
+        Listed(14, ON_RUNS, {"publish RUN s3://bucket/runs/ID": "copy a run to where others read it"}),
+    ),
+    "baseline": (baseline, Listed(11, ON_RUNS, {"baseline save RUN main": "save a run to compare with later"})),
+}

@@ -117,7 +117,7 @@ def judge_fleet(path: Path | str, dispute: Dispute | None = None) -> tuple[Verdi
 # -- ordinary runs, made on several machines by hand or by CI, become one fleet ----------------------------------------
 
 COMPUTING = (
-    "torch", "transformers", "tokenizers", "safetensors", "numpy", "candle-nn", "mistralrs", "llama-cpp-python",
+    "torch", "transformers", "tokenizers", "safetensors", "numpy", "candle-nn", "llama-cpp-python",
 )  # fmt: skip
 """Packages of which two versions are not one thing measured twice. Of torch the build for a machine may differ."""
 

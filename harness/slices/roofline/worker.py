@@ -190,15 +190,15 @@ def _round(
         gc.collect()
         for sub_round, length in enumerate(lengths):
             for position, name, runner in built.turns():
-                calls = repeats[name] if runner.counts_as == 1 else 1
+                calls = repeats[name]
                 # A peak is that of a warm kernel, whatever came before it.
-                prime = name in kernels or (warmed and runner.counts_as == 1)
+                prime = name in kernels or warmed
                 runner.prepare(length, bench.take(calls + prime), calls + prime)
                 if prime:
                     runner.call()
                 spent = worker.device.sample(runner, calls)
                 times = (spent.cpu_ns, spent.wall_ns - runner.uncounted_ns)
-                samples.append(Sample(name, sub_round, position, length, calls * runner.counts_as, *times, 0))
+                samples.append(Sample(name, sub_round, position, length, calls, *times, 0))
     return samples
 
 
