@@ -1,4 +1,4 @@
-"""Pages agree: one word, one interval and one time for one fact, on every page of a run of claims and of functions."""
+"""All pages alike: one word, one interval and one time for one fact, and text of a file that stays text."""
 
 from __future__ import annotations
 
@@ -10,7 +10,11 @@ import pytest
 
 from llama_workbench import ROOT
 from llama_workbench.harness.report.outcome import trust_of
+from tests import runs
 from tests.dashboard_pages import alts, everything, open_in_app, read, strips
+from tests.dashboard_runs import HOSTILE, MARKUP, deface
+from tests.test_dashboard_breakdown import add_phases
+from tests.test_dashboard_memory import a_sweep
 
 pytest.importorskip("streamlit", reason="the dashboard's packages are not installed")
 pytest.importorskip("plotly", reason="the dashboard's packages are not installed")
@@ -98,3 +102,33 @@ def test_no_page_calls_open_what_is_inconclusive(home: Path, monkeypatch: pytest
     for page in ("answer", PAGE, "runs", "two_runs", "history", "trust"):
         text = seen(open_in_app(page, monkeypatch, home, run=CLAIMS))
         assert not re.search(r"(?i)verdict is open|\bopen verdict|hollow: open|self-check failed", text), page
+
+
+# -- what a run says is text -------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def hostile(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run whose every name and text tries to be markup, with phases and sweeps."""
+    results = tmp_path_factory.mktemp("hostile")
+    run = runs.write_run(results / "runs" / "hostile", rounds=12)
+    add_phases(run)
+    deface(run)
+    facts = run.records("phases.json")
+    run.write_json("phases.json", [fact | {"clock": HOSTILE, "lines": HOSTILE} for fact in facts])
+    run.write_json("memory_sweep.json", [a_sweep(HOSTILE, 100_000, reason=HOSTILE)])
+    return results
+
+
+@pytest.mark.parametrize("page", ["answer", "claim", "compare", "breakdown", "memory", "runs", "history", "trust"])
+def test_a_hostile_run_is_shown_as_it_is_written(hostile: Path, monkeypatch: pytest.MonkeyPatch, page: str) -> None:
+    link = {"claim": "mask-caching-helps"} if page in ("answer", "claim", "compare") else {}
+    app = open_in_app(page, monkeypatch, hostile, **link)
+    assert not app.exception
+    for element in [*app.markdown, *app.caption, *app.header, *app.warning, *app.info]:
+        assert not re.search(r"<(?!br>)", re.sub(r"\\.", "", element.value)), "a bare < could open a tag"
+        assert not getattr(element, "allow_html", False)
+    if page in ("answer", "claim"):
+        assert MARKUP in everything(app)
+    if page not in ("runs", "history"):
+        assert HOSTILE in everything(app)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -15,7 +14,6 @@ from llama_workbench.harness.store.folder import RunFolder
 from llama_workbench.harness.store.verdict_schema import Effect
 from tests import runs
 from tests.dashboard_pages import alts, everything, open_page
-from tests.dashboard_runs import HOSTILE, deface
 from tests.verdicts import an_effect
 
 pytest.importorskip("streamlit", reason="the dashboard's packages are not installed")
@@ -182,17 +180,6 @@ def test_what_a_run_lacks_is_said_with_the_command_that_measures_it(page: Any, t
     text = everything(app)
     for command in ("--profile", "--claims mask-memory"):
         assert f"pytest --benchmark {command}" in text
-
-
-def test_hostile_names_and_broken_files_are_shown_as_text(page: Any, tmp_path: Path) -> None:
-    run = runs.write_run(tmp_path / "runs" / "bad", rounds=12)
-    deface(run)
-    run.write_json("memory_sweep.json", [a_sweep(HOSTILE, 100_000, reason=HOSTILE)])
-    app = page(tmp_path, workload=WORKLOAD)
-    assert not app.exception
-    text = everything(app)
-    assert HOSTILE in text
-    assert not any(re.search(r"(?<!\\)<script", item.value) for item in app.markdown)
 
 
 # -- the sides of an effect ------------------------------------------------------------------------------------------

@@ -14,7 +14,7 @@ from llama_workbench.dashboard import state, words
 from llama_workbench.dashboard.sections import blocks, breakdown, flames, head, memory, sides
 from llama_workbench.dashboard.sections import claim as section
 from llama_workbench.dashboard.views import data, forest, outcomes, samples
-from llama_workbench.harness.metrics.base import FINDINGS, Metric
+from llama_workbench.harness.metrics.base import FINDINGS
 from llama_workbench.harness.report.comparison import Screen
 from llama_workbench.harness.report.outcome import found_text, standing
 from llama_workbench.harness.stats.samples import tokens_per_second
@@ -174,16 +174,8 @@ def show_elsewhere(opened: state.Opened, claim: data.Claim) -> None:
     blocks.say(claim.metric.about)
     show_exact_results(opened, claim)
     if page := claim.metric.page:
-        query = {"run": opened.name, "show": page} | place_elsewhere(opened.run, claim, claim.metric)
-        blocks.link("explore", None, "arrow_forward", query)
-
-
-def place_elsewhere(run: data.Run, claim: data.Claim, metric: Metric) -> dict[str, str]:
-    """Which choices lead to the value there, as far as they are known."""
-    query = {"workload": next((effect.workload for effect in claim.effects if effect.workload), "")}
-    if metric.looks_once and metric.page == "memory":  # by checkpoint
-        query = {"geometry": data.experiment(run, query["workload"]).workload.geometry or ""}
-    return {name: value for name, value in query.items() if value}
+        place = next(({"workload": effect.workload} for effect in claim.effects if effect.workload), {})
+        blocks.link("explore", None, "arrow_forward", {"run": opened.name, "show": page} | place)
 
 
 def show_others(opened: state.Opened, claim: data.Claim) -> None:
@@ -269,26 +261,17 @@ def read_exact_results(run: data.Run) -> list[ExactResult]:
 
 
 def show_exact_results(opened: state.Opened, claim: data.Claim) -> None:
-    """What was asked, from the claim's own definition, and each result with its detail."""
-    asked = claim.hypothesis
-    blocks.facts(
-        {
-            "measured": asked.quantity or claim.kind,
-            "of": asked.of,
-            "phases": ", ".join(asked.phases),
-            "variant": asked.variant,
-            "against": ", ".join(asked.baseline),
-            "workloads": "; ".join(map(opened.run.named, asked.workloads)),
-            "claimed": claim.claimed_here,
-        }
-    )
+    """Each result of a claim that is counted or tried, with its detail."""
     if claim.metric is None or not claim.metric.is_exact:
         return
     results = blocks.computed("The exact results cannot be read.", opened, read_exact_results)
     if results is None:
         return
-    names = [(effect.workload, effect.variant, effect.baseline) for effect in claim.effects]
-    rows = [row for row in results if row.subject in {(claim.kind, asked.quantity, *each) for each in names}]
+    asked = {
+        (claim.kind, claim.hypothesis.quantity, effect.workload, effect.variant, effect.baseline)
+        for effect in claim.effects
+    }
+    rows = [row for row in results if row.subject in asked]
     if not rows:
         st.text("Not checked in this run. This command checks it:")
         blocks.command(outcomes.reproduce(opened.run, claim))

@@ -51,62 +51,38 @@ def show(opened: state.Opened) -> None:
 
 
 def show_phases(opened: state.Opened, phases: Phases) -> None:
-    """A bar for each workload of the chosen variant and geometry; then one workload in numbers."""
-    run = opened.run
-    variant, geometry = choose(run, phases)
+    """A bar for each workload of the chosen variant; then one workload against another variant, and the dispute's."""
+    run, wanted = opened.run, st.query_params.get("workload")
+    having = [name for workload, name in phases.measured if workload == wanted]
+    asked = run.dispute.numbers.shares_of
+    usual = asked if asked in having else having[0] if having else usual_variant(run, phases)
+    variants = list(dict.fromkeys(name for _, name in phases.measured))
+    variant = state.choose("Variant", variants, "variant", default=usual, also=lambda _: {"workload": ""})
     here = [workload for workload, name in phases.measured if name == variant]
-    here = [workload for workload in here if geometry_of(run, workload) == geometry]
-    here.sort(key=lambda name: order(run, name))
     rows: list[Breakdown] = []
-    for workload in here:
+    for workload in sorted(here, key=lambda name: order(run, name)):
         try:
             rows.append(state.computed(opened, breakdown_of, workload, variant, WHOLE, _given=(phases,)))
         except ValueError as error:
             st.text(str(error))
     if not rows:
-        others = words.listing(list(dict.fromkeys(f"{name} on {work}" for work, name in phases.measured)))
-        blocks.info(f"{variant} has no phases of geometry {geometry} in this run; others have: {others}")
         return
     blocks.header("Time by phase", anchor="phases")
     show_bars([(run.named(row.workload), row.shares) for row in rows])
     cost = rows[0].overhead
     blocks.caption(
         f"Shares of the whole forward, over {rows[0].rounds} rounds. Each bar is one call and sums to 100 %. Above it "
-        f"stands the time of a call. The model has the shape {geometry}. With timestamps between the phases a call "
-        f"took {cost.value:.3f}× [{cost.low:.3f}, {cost.high:.3f}] of that."
+        "stands the time of a call. With timestamps between the phases a call took "
+        f"{cost.value:.3f}× [{cost.low:.3f}, {cost.high:.3f}] of that."
     )
-    blocks.show_cards(run, [variant], [row.workload for row in rows])
     names = [row.workload for row in rows]
+    blocks.show_cards(run, [variant], names)
     profiled = next((name for name in names if (name, variant) in run.profiles), None)
     theirs = next((name for name in names if data.experiment(run, name).workload.tokens == 128), None)  # in their table
     workload = blocks.choose_workload(run, names, "Look inside", default=profiled or theirs)
     chosen = next(row for row in rows if row.workload == workload)
     show_difference(opened, phases, chosen)
     show_published_shares(opened, phases, chosen)
-
-
-def choose(run: data.Run, phases: Phases) -> tuple[str, str]:
-    """Variant and geometry of the URL; where it has none of these, those that have its workload."""
-    geometries = [(name, geometry_of(run, workload)) for workload, name in phases.measured]
-    wanted = st.query_params.get("workload")
-    having = [name for workload, name in phases.measured if workload == wanted]
-    asked = run.dispute.numbers.shares_of
-    usual = asked if asked in having else having[0] if having else usual_variant(run, phases)
-    left, right = st.columns(2)
-    with left:
-        variants = list(dict.fromkeys(name for name, _ in geometries))
-        variant = state.choose("Variant", variants, "variant", default=usual, also=_other)
-    with right:
-        first = next((geometry for name, geometry in geometries if name == variant), None)
-        first = geometry_of(run, wanted) if wanted and variant in having else first
-        names = list(dict.fromkeys(geometry for _, geometry in geometries))
-        geometry = state.choose("Geometry", names, "geometry", default=first, also=_other)
-    return variant, geometry
-
-
-def _other(_: str) -> dict[str, str]:
-    """Another variant or geometry has other workloads."""
-    return {"workload": ""}
 
 
 def show_sides(opened: state.Opened, workload: str, sides: Sequence[str], of: str = WHOLE) -> None:
@@ -531,11 +507,6 @@ def _phase_share(phase: str, share: Share, ns: float) -> PhaseShare:
 # -- in words ------------------------------------------------------------------------------------------------------
 
 
-def geometry_of(run: data.Run, workload: str) -> str:
-    """The geometry of a workload, "unknown" where the manifest does not say."""
-    return data.experiment(run, workload).workload.geometry or "unknown"
-
-
 def usual_variant(run: data.Run, phases: Phases) -> str:
     """The variant that is shown at first: the one with most kinds of calls, then with most workloads."""
     kinds: dict[str, set[str]] = {}
@@ -545,10 +516,11 @@ def usual_variant(run: data.Run, phases: Phases) -> str:
     return max(kinds, key=lambda name: (len(kinds[name]), counts[name]))
 
 
-def order(run: data.Run, workload: str) -> tuple[int, int, int, str]:
-    """Prefills before decodes, short before long."""
+def order(run: data.Run, workload: str) -> tuple[str, int, int, int, str]:
+    """By the model's shape; prefills before decodes, short before long."""
     work = data.experiment(run, workload).workload
-    return {"prefill": 0, "decode": 1}.get(work.kind or "", 2), work.tokens or 0, work.context or 0, workload
+    kind = {"prefill": 0, "decode": 1}.get(work.kind or "", 2)
+    return work.geometry or "", kind, work.tokens or 0, work.context or 0, workload
 
 
 def interval(share: PhaseShare) -> str:

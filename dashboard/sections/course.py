@@ -286,7 +286,6 @@ def _mean(intervals: Sequence[Interval]) -> Interval:
 # -- the picture -------------------------------------------------------------------------------------------------------
 
 MOST_TICKS = 4
-CROWDED = 60  # with more points than that, marks are smaller and bars have no caps
 MOST_NUMBERED = 20  # more numbers would hide the points; the list below has them
 
 KINDS = {
@@ -314,7 +313,7 @@ def timeline(
     kinds = ["doubtful" if not point.sound else "baseline" if point.baseline else "run" for point in points]
     for name in KINDS:
         if chosen := [(index, point) for index, point in enumerate(points) if kinds[index] == name]:
-            traces.append(_marks(chosen, name, colours, crowded=len(points) > CROWDED))
+            traces.append(_marks(chosen, name, colours))
     orange = colours.verdict["orange"]
     in_break: Layout = {"xref": "x", "xanchor": "center", "yref": "paper", "font": {"size": SMALL, "color": orange}}
     numbers = [note(each.index - 0.5, 0.98, str(number), colours) | in_break for number, each in enumerate(breaks, 1)]
@@ -365,22 +364,14 @@ def text(point: Point) -> str:
     return f"{words.ratio(*ratios(point.interval))}, {point.interval.n} rounds"
 
 
-def _marks(chosen: Sequence[tuple[int, Point]], name: str, colours: Palette, *, crowded: bool) -> go.Scatter:
-    """The points of one kind."""
+def _marks(chosen: Sequence[tuple[int, Point]], name: str, colours: Palette) -> go.Scatter:
     colour, (symbol, legend) = colours.sides[1], KINDS[name]
     rows = []
     for index, point in chosen:
         value, (_, low, high) = _ratio(point) or 1.0, ratios(point.interval)
         hover = f"<b>{words.label(point.name, 60)}</b><br>{words.label(when(point.started), 30)}<br>"
         rows.append((index, value, low or value, high or value, hover + words.label(text(point))))
-    return marks(
-        rows,
-        colour=colour,
-        name=legend,
-        thickness=1 if crowded else 1.5,
-        cap=0 if crowded else 3,
-        marker=mark(symbol, colour, 4 if crowded else 8, 1.5),
-    )
+    return marks(rows, colour=colour, name=legend, thickness=1.5, cap=3, marker=mark(symbol, colour, 8, 1.5))
 
 
 def _ratio(point: Point) -> float | None:

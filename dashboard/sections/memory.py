@@ -15,7 +15,7 @@ from llama_workbench.harness.evidence.evidence import Evidence
 from llama_workbench.harness.profilers.peak_memory import Memory
 from llama_workbench.harness.store.files import RunError
 from llama_workbench.harness.store.folder import RunFolder
-from llama_workbench.harness.store.forms import MEMORY_SWEEP, Sweep, SweepStep
+from llama_workbench.harness.store.forms import MEMORY_SWEEP, Sweep
 from llama_workbench.harness.store.verdict_schema import Effect
 
 from .. import state, words
@@ -336,11 +336,17 @@ class Policy:
 def read_policies(run: data.Run) -> list[Policy]:
     """The sweeps of memory_sweep.json. Raises RunError."""
     rows: list[Sweep] = RunFolder(run.path).read(MEMORY_SWEEP)
-    return [Policy(row, tuple(_step(step) for step in row.steps if step.lengths)) for row in rows]
-
-
-def _step(step: SweepStep) -> Step:
-    return Step(len(step.lengths), _held(step.held), _held(step.computed.held if step.computed else {}))
+    return [
+        Policy(
+            row,
+            tuple(
+                Step(len(step.lengths), _held(step.held), _held(step.computed.held if step.computed else {}))
+                for step in row.steps
+                if step.lengths
+            ),
+        )
+        for row in rows
+    ]
 
 
 def _held(kinds: Mapping[str, int]) -> dict[str, float]:
@@ -364,9 +370,6 @@ def show_policies(here: Sequence[Policy]) -> None:
             "Dots are the live tensors of the running model; lines are the memory to expect by the policy alone. Where "
             "dots lie on their line, the policy explains every byte. Counted once, exactly: no interval."
         )
-    if rows := [_policy_row(one) for one in here if one.steps]:
-        st.caption("After the most lengths: measured, and computed from the policy")
-        blocks.table(rows, "Bytes held by each variant after the most lengths")
     blocks.notes("Not swept to the end", [f"{one.row.variant}: {one.row.reason}" for one in here if one.row.reason])
 
 
@@ -377,26 +380,6 @@ def _policies_text(shown: Sequence[Policy], kind: str) -> str:
         share = percent_of(last, policy.row.weights_bytes)
         parts.append(f"{policy.row.variant} {words.size(last)} ({share} of the weights)")
     return f"{HELD[kind]} after {max(policy.steps[-1].lengths for policy in shown)} lengths: {'; '.join(parts)}."
-
-
-def _policy_row(policy: Policy) -> dict[str, object]:
-    last = policy.steps[-1]
-
-    def cell(kind: str) -> str:
-        measured, computed = last.measured.get(kind), last.computed.get(kind)
-        if measured is None or computed is None:
-            return words.size(measured)
-        return words.size(measured) + (" = computed" if computed == measured else f", computed {words.size(computed)}")
-
-    return {
-        "variant": policy.row.variant,
-        "lengths": last.lengths,
-        "masks": cell("mask"),
-        "keys and values": cell("kv"),
-        "RoPE tables": cell("rope"),
-        "together, of the weights": percent_of(last.measured.get("caches"), policy.row.weights_bytes),
-        "weights": words.size(policy.row.weights_bytes),
-    }
 
 
 def policies_figure(sweeps: Sequence[Policy], kind: str, colours: Palette = LIGHT) -> go.Figure:

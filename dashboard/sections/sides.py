@@ -221,7 +221,7 @@ def _shapes(
 
 
 def _closing(paired: samples.Paired, colours: Palette) -> list[go.Scatter]:
-    """The interval so far as a band, and the estimate in it; nothing while there are too few processes."""
+    """The interval so far as a band; nothing while there are too few processes."""
     known = np.isfinite(paired.highs) & (paired.lows > 0) & (paired.lows <= paired.highs)
     if not known.any():
         return []
@@ -231,7 +231,6 @@ def _closing(paired: samples.Paired, colours: Palette) -> list[go.Scatter]:
     return [
         line(x, paired.highs[known], showlegend=False, **edge),
         line(x, paired.lows[known], **filled, **edge),
-        line(x, paired.estimates[known], colours.text, 1.5, name="estimate so far", showlegend=False),
     ]
 
 

@@ -95,17 +95,15 @@ def timing(
 class Paired:
     """One comparison process by process, in the order of measuring. Ratios are t_baseline / t_variant.
 
-    ratios: one a process. estimates: their running mean, geometric, held inside the interval. lows, highs: the interval
-    after each process, 0 and infinity while there are too few. effect: the interval after the last, at 1 - `alpha`.
+    ratios: one a process. lows, highs: the interval after each process, 0 and infinity while there are too few. effect:
+    the interval after the last, at 1 - `alpha`.
     baseline_ns: typical time of a call of the baseline. invalid_share: of the processes that were left out.
     """
 
     effect: Effect
     clock: str
-    metric: str
     alpha: float
     ratios: NDArray[np.float64]
-    estimates: NDArray[np.float64]
     lows: NDArray[np.float64]
     highs: NDArray[np.float64]
     baseline_ns: float | None
@@ -210,17 +208,14 @@ def _call_ns(run: data.Run, workload: str, variant: str) -> float | None:
 def _paired(evidence: Evidence, comparison: Comparison, plan: LookPlan) -> Paired:
     measured = evidence.differences(comparison)
     lows, highs = running_bounds(measured.values, plan) if len(measured.values) else (np.empty(0), np.empty(0))
-    means = np.cumsum(measured.values) / np.arange(1, len(measured.values) + 1)
     interval = running_interval(measured.values, plan)
     ns = measured.call_baseline_ns
     sides = {name: getattr(comparison, name) for name in ("workload", "variant", "baseline")}
     return Paired(
         effect=data.unasked(interval, **sides),
         clock=evidence.clocks.of(*sides.values()),
-        metric=comparison.metric,
         alpha=plan.of_both_ends,
         ratios=np.exp(measured.values),
-        estimates=np.exp(np.minimum(np.maximum(means, lows), np.maximum(highs, lows))),
         lows=np.exp(lows),
         highs=np.exp(highs),
         baseline_ns=ns if ns > 0 and math.isfinite(ns) else None,

@@ -59,28 +59,22 @@ def parts_of(workload: Workload | Shipped) -> list[str]:
             return [workload.name]
     dtype, threads = workload.dtype or "float32", workload.threads or 1
     how = (dtype * (dtype != "float32"), f"{threads} threads" * (threads > 1))
-    return [*what, *filter(None, (_geometry(workload.geometry or "")[0], *how))]
+    return [*what, *filter(None, (_geometry(workload.geometry or ""), *how))]
 
 
-def _geometry(geometry: str) -> tuple[str, str]:
-    """A model's shape in a word or two: "15M" for 15 million parameters, "one 7B layer" for one as wide as 7B's; and
-    what that shape is, as far as its name says it."""
-    if size := re.fullmatch(r"(\d+)([mb])", geometry):
-        return geometry.upper(), f": {size[1]} {'million' if size[2] == 'm' else 'billion'} parameters"
+def _geometry(geometry: str) -> str:
+    """A model's shape in a word or two: "15M" for 15 million parameters, "one 7B layer" for one as wide as 7B's."""
+    if re.fullmatch(r"\d+[mb]", geometry):
+        return geometry.upper()
     if cut := re.fullmatch(r"(\d+b)-(\d+)layer", geometry):
-        wide, single = cut[1].upper(), cut[2] == "1"
-        layers = "one layer" if single else f"{cut[2]} layers"
-        return (
-            f"one {wide} layer" if single else f"{wide} width, {layers}",
-            f": {layers} of the width of Llama-2-{wide}",
-        )
-    like = re.fullmatch(r"width-(\d+)", geometry)
-    return geometry.replace("width-", "width "), f": one layer that is {like[1]} wide" if like else ""
+        wide = cut[1].upper()
+        return f"one {wide} layer" if cut[2] == "1" else f"{wide} width, {cut[2]} layers"
+    return geometry.replace("width-", "width ")
 
 
 def kind_and_model(workload: Workload) -> str:
     """The same without its lengths: "prefill, one 7B layer"."""
-    return ", ".join(filter(None, (workload.kind, _geometry(workload.geometry or "")[0])))
+    return ", ".join(filter(None, (workload.kind, _geometry(workload.geometry or ""))))
 
 
 def shipped_named(names: Iterable[str]) -> dict[str, str]:
