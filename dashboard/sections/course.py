@@ -204,7 +204,10 @@ def show_steps(steps: Sequence[ChangePoint]) -> None:
 
 def show_claim(runs: Sequence[Entry]) -> None:
     """A row for each run that judged the chosen claim, newest first, a column for each of its parts."""
-    claims = sorted({claim for entry in runs for claim, _, _ in entry.summary.claims if claim})
+    judged = Counter(
+        claim for entry in reversed(runs) for claim in dict.fromkeys(name for name, *_ in entry.summary.claims)
+    )
+    claims = [claim for claim, _ in judged.most_common() if claim]
     blocks.header("Verdicts of a claim", anchor="claim")
     if not claims:
         st.text("None of these runs judged a claim. This command makes one that does:")

@@ -177,7 +177,10 @@ def show_tradeoff(opened: state.Opened, workload: str) -> None:
         )
         rows = [_spot_row(number, spot) for number, spot in enumerate(spots, 1)]
         blocks.table(rows, "Variants by speed-up, with memory and rank")
-    blocks.notes("Not placed", [f"{name}: {reason}" for name, reason in missing.items()])
+    by_reason: dict[str, list[str]] = {}
+    for name, reason in missing.items():
+        by_reason.setdefault(reason, []).append(name)
+    blocks.notes("Not placed", [f"{reason}: {', '.join(names)}" for reason, names in by_reason.items()])
 
 
 def read_tradeoff(run: data.Run, workload: str) -> tuple[list[Spot], dict[str, str], str]:
