@@ -6,13 +6,14 @@ import json
 import math
 import re
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
 
-from llama_workbench import ROOT
+from llama_workbench import ROOT, variants
 from llama_workbench.harness.claims.model import Claim, ClaimError
 from llama_workbench.harness.claims.reading import check_claim, load_claims
 from llama_workbench.harness.evidence.evidence import evidence_from_manifest
@@ -24,8 +25,8 @@ from llama_workbench.harness.report.markdown import markdown_table
 from llama_workbench.harness.report.text import effect_text
 from llama_workbench.harness.session import run as session
 from llama_workbench.harness.slices.check import metric as check_metric
-from llama_workbench.harness.slices.check.metric import CheckedCase, CheckHypothesis
-from llama_workbench.harness.slices.count.metric import CountError, count, counted, lines, units
+from llama_workbench.harness.slices.check.metric import CheckHypothesis
+from llama_workbench.harness.slices.count.metric import counted, lines, units
 from llama_workbench.harness.spec.regions import Range
 from llama_workbench.harness.store.folder import RunFolder
 from llama_workbench.harness.store.forms import ExactResult, plain
@@ -181,13 +182,13 @@ def test_lines_that_hold_code_are_counted() -> None:
     assert units(text + "def _private(): ...\nclass A: ...\n") == 2
 
 
-def test_a_variant_is_counted_with_all_it_imports() -> None:
-    whole, said = count("team006_after", "files")
-    assert whole == len(list((ROOT / "variants" / "modular").glob("*.py"))) - 1 and "modular.rope" in said
-    assert count("team005_proposal", "files")[0] == 1
-    assert count("team005_proposal", "lines")[0] == lines((ROOT / "variants" / "single_file.py").read_text())
-    with pytest.raises(CountError, match="cannot count 'words'"):
-        count("fast", "words")
+def test_a_variant_is_counted_with_all_it_imports(monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = counted("files", "team006_after")
+    assert whole.value == len(list((ROOT / "variants" / "modular").glob("*.py"))) - 1 and "modular.rope" in whole.detail
+    assert counted("files", "team005_proposal").value == 1
+    assert counted("lines", "team005_proposal").value == lines((ROOT / "variants" / "single_file.py").read_text())
+    monkeypatch.setattr(variants, "get", lambda name: SimpleNamespace(build=None))
+    assert counted("lines", "theirs").reason == "variant 'theirs' has no source here to count"
 
 
 def checked(tmp_path: Path, *checks: tuple[str, str]) -> list[ExactResult]:
@@ -214,13 +215,13 @@ def test_a_check_runs_in_a_process_of_its_own(tmp_path: Path) -> None:
 
 def test_a_count_may_be_over_that_of_a_baseline() -> None:
     result = counted("lines", "fast", "transformers_sdpa")
-    assert result.value == pytest.approx(count("fast", "lines")[0] / count("transformers_sdpa", "lines")[0])
+    assert result.value == counted("lines", "fast").value / counted("lines", "transformers_sdpa").value
     assert FINDINGS.form.validate_python(plain([result])) == [result]
 
 
 def test_a_case_that_fails_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    cases = [CheckedCase("one", True), CheckedCase("two", False, "off by 3")]
-    monkeypatch.setattr(check_metric, "run_check", lambda *args, **more: (cases, 0.1))
+    cases = [("one", True, ""), ("two", False, "off by 3")]
+    monkeypatch.setattr(check_metric, "run_check", lambda *args, **more: cases)
     [found] = checked(tmp_path, ("q", ""))
     assert found.value == 50 and found.detail == "two: off by 3"
     verdict = judged(found, metric="check", quantity="q")

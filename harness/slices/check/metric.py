@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Literal
 
 from ...machine.environment import child_environment
 from ...machine.lifeline import tied
@@ -28,28 +28,18 @@ from ...store.forms import ExactResult
 CHECK_SECONDS = 300.0
 
 
-class CheckedCase(NamedTuple):
-    """One thing that was tried."""
+Case = tuple[str, bool, str]
+"""What was tried, whether it passed, and a detail."""
 
-    name: str
-    passed: bool
-    detail: str = ""
-
-
-Check = Callable[[Path, int, str], Iterable[tuple[str, bool, str]]]
+Check = Callable[[Path, int, str], Iterable[Case]]
 """From a cache directory, a seed and a variant (empty where it is about none) to cases."""
 
 
-class CheckError(Exception):
-    """A check could not be carried out; the text says why."""
-
-
-def run_check(name: str, variant: str = "", *, cache: Path, seed: int, log: Path) -> tuple[list[CheckedCase], float]:
-    """The cases of a check, and how many seconds it took. Raises CheckError where it did not come to its end."""
+def run_check(name: str, variant: str, *, cache: Path, seed: int, log: Path) -> list[Case]:
+    """The cases of a check. Raises ValueError with the reason where it did not come to its end."""
     if name not in CHECKS:
-        raise CheckError(f"there is no check {name!r}; there are: {', '.join(CHECKS)}")
+        raise ValueError(f"there is no check {name!r}; there are: {', '.join(CHECKS)}")
     command = [sys.executable, "-P", "-m", __name__, name, str(cache), str(seed), variant]
-    begun = time.monotonic()
     try:
         with log.open("ab") as errors:
             done = subprocess.run(
@@ -57,13 +47,15 @@ def run_check(name: str, variant: str = "", *, cache: Path, seed: int, log: Path
                 env=child_environment(), check=True,
             )  # fmt: skip
     except subprocess.TimeoutExpired as error:
-        raise CheckError(f"no end after {CHECK_SECONDS:.0f} s") from error
+        raise ValueError(f"no end after {CHECK_SECONDS:.0f} s") from error
     except subprocess.CalledProcessError as error:
-        raise CheckError(f"ends with exit code {error.returncode} (its output lies in {log.name})") from error
-    return [CheckedCase(*case) for case in json.loads(done.stdout)], time.monotonic() - begun
+        raise ValueError(f"ends with exit code {error.returncode} (its output lies in {log.name})") from error
+    if not (cases := json.loads(done.stdout)):
+        raise ValueError("the check tried nothing")
+    return [(what, passed, detail) for what, passed, detail in cases]
 
 
-def _like_the_library(cache: Path, seed: int, variant: str, *, chunks: bool = True) -> Iterator[CheckedCase]:
+def _like_the_library(cache: Path, seed: int, variant: str, *, chunks: bool = True) -> Iterator[Case]:
     """A variant against the library's model: every case of the logits gate on its own. chunks: else without those in
     which several tokens follow others."""
     import torch
@@ -90,10 +82,10 @@ def _like_the_library(cache: Path, seed: int, variant: str, *, chunks: bool = Tr
                 continue
             gate = judge_logits([case], run_cases(ours, [case]), run_cases(library, [case]), torch.float64)
             detail = gate.detail if not gate.passed else f"logits within {gate.max_error:.0e} of the largest"
-            yield CheckedCase(f"{case.name} ({geometry})", gate.passed, detail)
+            yield f"{case.name} ({geometry})", gate.passed, detail
 
 
-def _streaming(cache: Path, seed: int, variant: str) -> Iterator[CheckedCase]:
+def _streaming(cache: Path, seed: int, variant: str) -> Iterator[Case]:
     """Each token of a generation comes after exactly one more forward, and is the library's most likely one."""
     from unittest.mock import Mock
 
@@ -116,8 +108,8 @@ def _streaming(cache: Path, seed: int, variant: str) -> Iterator[CheckedCase]:
             streamed = [(int(token), counted.forward.call_count) for token in generate(counted, prompt, wanted)]
             tokens, forwards = map(list, zip(*streamed, strict=True))
             stepwise = forwards == list(range(1, wanted + 1))
-            yield CheckedCase(f"{name}: one forward a token", stepwise, f"forwards when each token came: {forwards}")
-            yield CheckedCase(f"{name}: the library's tokens", tokens == expected, f"{tokens} for {expected}")
+            yield f"{name}: one forward a token", stepwise, f"forwards when each token came: {forwards}"
+            yield f"{name}: the library's tokens", tokens == expected, f"{tokens} for {expected}"
 
 
 LIKE_THE_LIBRARY, BUT_FOR_CHUNKS = "like-the-library", "like-the-library-but-for-chunks"
@@ -175,15 +167,13 @@ class CheckMetric(ExactMetric[CheckHypothesis]):
 
 
 def _checked(quantity: str, variant: str, context: PassContext) -> ExactResult:
-    subject = ("check", quantity, "", variant, "")
+    subject, begun = ("check", quantity, "", variant, ""), time.monotonic()
     try:
-        cases, seconds = run_check(quantity, variant, cache=context.cache, seed=context.seed, log=context.log("checks"))
-    except CheckError as error:
-        return ExactResult(*subject, math.nan, 0, reason=str(error))
-    if not cases:
-        return ExactResult(*subject, math.nan, 0, reason="the check tried nothing", seconds=seconds)
-    failed = [case for case in cases if not case.passed]
-    detail = "; ".join(f"{case.name}: {case.detail}" for case in failed) or f"all {len(cases)} cases pass"
+        cases = run_check(quantity, variant, cache=context.cache, seed=context.seed, log=context.log("checks"))
+    except ValueError as error:
+        return ExactResult(*subject, math.nan, 0, reason=str(error), seconds=time.monotonic() - begun)
+    failed = [f"{name}: {detail}" for name, passed, detail in cases if not passed]
+    detail, seconds = "; ".join(failed) or f"all {len(cases)} cases pass", time.monotonic() - begun
     return ExactResult(*subject, 100 * (1 - len(failed) / len(cases)), len(cases), detail=detail, seconds=seconds)
 
 

@@ -81,27 +81,13 @@ def units(text: str) -> int:
     return sum(isinstance(node, kinds) and not node.name.startswith("_") for node in ast.parse(text).body)
 
 
-def _functions(text: str) -> int:
-    return sum(isinstance(node, ast.FunctionDef) for node in ast.walk(ast.parse(text)))
-
-
 QUANTITIES: Mapping[str, Callable[[Collection[str]], int]] = {
     "lines": lambda texts: sum(map(lines, texts)),
     "lines_of_the_largest_file": lambda texts: max(map(lines, texts)),
-    "functions": lambda texts: sum(map(_functions, texts)),  # and methods
     "units": lambda texts: sum(map(units, texts)),
     "files": len,
 }
 """What can be counted, by the name that a claim uses, from the texts of a variant's files."""
-
-
-def count(variant: str, quantity: str) -> tuple[int, str]:
-    """How many, and in words of which files. Raises CountError for a quantity that is not there."""
-    if quantity not in QUANTITIES:
-        raise CountError(f"cannot count {quantity!r}; these can be: {', '.join(QUANTITIES)}")
-    files = sources(variant)
-    value = QUANTITIES[quantity](files.values())
-    return value, f"{variant}: {value} in {', '.join(files)}"
 
 
 class CountHypothesis(RangeHypothesis):
@@ -135,17 +121,18 @@ class CountMetric(ExactMetric[CountHypothesis]):
         self.store([counted(*subject) for subject in wanted], context)
 
 
-def counted(quantity: str, variant: str, baseline: str) -> ExactResult:
+def counted(quantity: str, variant: str, baseline: str = "") -> ExactResult:
     """The quantity of `variant`, over that of `baseline` where this is not empty. A fault is the result's reason."""
     subject = ("count", quantity, "", variant, baseline)
-    try:
-        value, detail = count(variant, quantity)
-        if not baseline:
-            return ExactResult(*subject, value, 1, detail=detail)
-        other, of_baseline = count(baseline, quantity)
-    except CountError as error:
-        return ExactResult(*subject, math.nan, 0, reason=str(error))
-    return ExactResult(*subject, value / other, 1, detail=f"{detail}; {of_baseline}")
+    values, details = list[int](), list[str]()
+    for name in filter(None, (variant, baseline)):
+        try:
+            files = sources(name)
+        except CountError as error:
+            return ExactResult(*subject, math.nan, 0, reason=str(error))
+        values.append(QUANTITIES[quantity](files.values()))
+        details.append(f"{name}: {values[-1]} in {', '.join(files)}")
+    return ExactResult(*subject, values[0] / values[1] if baseline else values[0], 1, detail="; ".join(details))
 
 
 METRIC = CountMetric()

@@ -83,16 +83,11 @@ def _result(row: Mapping[str, Any], quantity: str) -> ExactResult:
     return ExactResult(*subject, 100 * sizes[-1] / row[whole], row["planned_lengths"], detail=detail, seconds=seconds)
 
 
-def _by_step(state: str, *kinds: str) -> Callable[[Mapping[str, Any]], list[int]]:
-    """Bytes of these kinds after each number of lengths; nothing where not all of them were served."""
-
-    def series(row: Mapping[str, Any]) -> list[int]:
-        steps = row.get("steps", ())[1:]
-        if not steps or len(steps[-1]["lengths"]) < row["planned_lengths"]:
-            return []
-        return [sum(step[state][kind] for kind in kinds) for step in steps]
-
-    return series
+def _masks(row: Mapping[str, Any]) -> list[int]:
+    """Bytes of masks after each number of lengths; nothing where not all of them were served."""
+    steps = row.get("steps", ())[1:]
+    is_whole = steps and len(steps[-1]["lengths"]) >= row["planned_lengths"]
+    return [step["held"]["mask"] for step in steps] if is_whole else []
 
 
 def _filled(part: int) -> Callable[[Mapping[str, Any]], list[int]]:
@@ -100,26 +95,15 @@ def _filled(part: int) -> Callable[[Mapping[str, Any]], list[int]]:
     return lambda row: [fill["kv"] for fill in row.get("fills", ()) if fill["part"] == part]
 
 
-_CACHES = ("kv", "rope", "mask")
-
 QUANTITIES: Mapping[str, tuple[Callable[[Mapping[str, Any]], list[int]], str, str]] = {
-    "masks_of_weights": (_by_step("held", "mask"), "weights_bytes", "of masks after {}"),
-    "masks_of_kv": (_by_step("held", "mask"), "kv_bytes", "of masks after {}"),
-    "cache_of_weights": (_by_step("held", *_CACHES), "weights_bytes", "of KV, RoPE tables and masks after {}"),
-    "kept_of_weights": (
-        _by_step("kept", *_CACHES),
-        "weights_bytes",
-        "of KV, RoPE tables and masks after {} and a reset",
-    ),
-    "repacked_of_weights": (_by_step("held", "repacked"), "weights_bytes", "of weights in another order after {}"),
+    "masks_of_weights": (_masks, "weights_bytes", "of masks after {}"),
     "kv_at_eighth": (_filled(8), "kv_bytes", "of keys and values after one sequence of an eighth of that"),
-    "kv_at_half": (_filled(2), "kv_bytes", "of keys and values after one sequence of half of that"),
     "kv_at_full": (_filled(1), "kv_bytes", "of keys and values after one sequence"),
 }
 """Quantity → bytes after each number of lengths (the last counts), what they are given in percent of, and in words.
 
-`_of_weights`: of the checkpoint's bytes. `_of_kv`, `kv_at_`: of the keys and values of one sequence of the longest
-length, with as many bytes a value as the weights have.
+`_of_weights`: of the checkpoint's bytes. `kv_at_`: of the keys and values of one sequence of the longest length, with
+as many bytes a value as the weights have.
 """
 
 _WHOLE = {"weights_bytes": "weights", "kv_bytes": "keys and values of the longest"}
