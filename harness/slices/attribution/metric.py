@@ -68,10 +68,6 @@ class Factor:
     new: str
     kind: Literal["architecture", "operations"]
 
-    def change(self) -> str:
-        """The step in words: "modular → single_file"."""
-        return f"{self.old} → {self.new}"
-
 
 @dataclass(frozen=True)
 class Grid:
