@@ -237,12 +237,6 @@ def test_llama3_scaling_is_told_from_its_factors(theta: float, head_dim: int, fa
 # --- the tokenizer ---
 
 
-def test_prompts_from_a_gguf_file_are_those_of_the_folder(cache: Path) -> None:
-    folder = synthesize(GEOMETRIES["tiny"], cache=cache)
-    ours, theirs = (text_ids(each, vocab_size=512, cache=cache).tolist() for each in (written("tiny", cache), folder))
-    assert ours == theirs
-
-
 def test_sentencepiece_is_read_too(cache: Path, tmp_path: Path) -> None:
     """Llama 2's kind: no splitting, a mark for each space."""
     trained = Tokenizer(models.BPE())
@@ -378,13 +372,10 @@ def test_bad_files_are_named(case: str, cache: Path, tmp_path: Path) -> None:
     assert "; " in str(caught.value)  # what to do about it
 
 
-def test_factors_of_another_scaling_are_named(cache: Path, tmp_path: Path) -> None:
+def test_factors_of_another_scaling_and_a_missing_file_are_named(cache: Path, tmp_path: Path) -> None:
     extra = [("rope_freqs.weight", np.array([1, 2, 1, 4, 1, 8, 1, 8], np.float32))]
     file = changed_file(written("tiny", cache), tmp_path / "my-llama.gguf", extra=extra)
     with pytest.raises(CheckpointError, match=r"rope_freqs\.weight: not Llama-3 scaling"):
         load(file, cache=tmp_path)
-
-
-def test_no_such_file(tmp_path: Path) -> None:
     with pytest.raises(CheckpointError, match=r"nowhere\.gguf: cannot be read \(No such file"):
         load(tmp_path / "nowhere.gguf", cache=tmp_path)

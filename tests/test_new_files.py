@@ -1,5 +1,5 @@
-"""A metric, a profiler, a verb of `workbench` and a variant are one new file each, and a metric with a page of the
-dashboard is one new folder: nothing else is touched.
+"""A profiler, a verb of `workbench` and a variant are one new file each, and a metric with a page of the dashboard is
+one new folder: nothing else is touched.
 
 The toys are put into a copy of the tree, and a real run there measures with them, in processes of its own.
 """
@@ -79,18 +79,6 @@ class SwitchesMetric(ExactMetric[SwitchesHypothesis]):
 METRIC = SwitchesMetric()
 '''
 
-LETTERS = SWITCHES.replace("switches", "letters").replace("Switches", "Letters").replace("SWITCHES", "LETTERS")
-LETTERS = LETTERS.replace("5", "1")
-LETTERS += """
-
-def letters(worker, workload, variant, calls):
-    return calls * len(worker.benches[workload].subjects[variant].variant.name)
-
-
-VERBS = {"letters": letters}
-"""
-"""The same of a variant's name, in one call, as a module of `harness/metrics` that has its verb."""
-
 PROFILER = '''
 """In which process a variant was looked at."""
 
@@ -132,10 +120,10 @@ from .shared import print_json
 
 def command(run: Path) -> None:
     """Print what the toys wrote into a run."""
-    from llama_workbench.harness.metrics.letters import LETTERS
+    from llama_workbench.harness.slices.switches.metric import SWITCHES
     from llama_workbench.harness.store.folder import RunFolder
 
-    print_json(RunFolder(run).records(LETTERS))
+    print_json(RunFolder(run).records(SWITCHES))
 '''
 
 VARIANT = '''
@@ -147,8 +135,6 @@ from llama_workbench.variants.presets import presets
 def mine(config, weights, *, max_length):
     return presets()["fast"].build(config, weights, max_length=max_length)
 '''
-
-CLAIM = SHORT_NAME.replace('"toy"', '"letters"')
 
 SWITCHES_WORKER = '''
 """Context switches, counted in the measuring process."""
@@ -190,7 +176,7 @@ def show():
         blocks.table(rows, "Context switches of each variant")
 '''
 
-FEW_SWITCHES = CLAIM.replace("short-name", "few-switches").replace('"letters"', '"switches"').replace("= 4", "= 1000")
+CLAIM = SHORT_NAME.replace("short-name", "few-switches").replace('"toy"', '"switches"').replace("= 4", "= 1000")
 
 OPENED = """
 import sys
@@ -208,16 +194,14 @@ print(app.title[0].value, app.dataframe[0].value.to_json(orient="records"))
 DECLARED = "from llama_workbench.harness.metrics.registry import declared_files; print(*declared_files())"
 
 NEW = {
-    "harness/metrics/letters.py": LETTERS,
     "harness/profilers/numbers.py": PROFILER,
     "llama_workbench/commands/spell.py": VERB,
     "mine.py": VARIANT,
-    "claims/short-name.toml": CLAIM,
     "harness/slices/switches/__init__.py": '"""Context switches."""',
     "harness/slices/switches/metric.py": SWITCHES,
     "harness/slices/switches/worker.py": SWITCHES_WORKER,
     "harness/slices/switches/page.py": SWITCHES_PAGE,
-    "claims/few-switches.toml": FEW_SWITCHES,
+    "claims/few-switches.toml": CLAIM,
 }
 
 
@@ -256,28 +240,21 @@ def tree(tmp_path_factory: pytest.TempPathFactory) -> Tree:
     made = Tree(path)
     measured = made.python(
         "pytest", "-q", "-p", "llama_workbench.harness.plugin.plugin", "--benchmark", "--profile", "--budget=3",
-        "--claims=short-name,few-switches", "--run-dir=run",
+        "--claims=few-switches", "--run-dir=run",
     )  # fmt: skip
     assert measured.returncode == 0, measured.stdout + measured.stderr
     return made
 
 
-def test_a_metric_writes_a_file_of_its_own_by_a_verb_of_its_own(tree: Tree) -> None:
-    run = tree.path / "run"
-    verdicts = {each["claim"]: each["verdict"] for each in json.loads((run / "verdicts.json").read_text())}
-    assert verdicts["short-name"] == "supported"
-    assert json.loads((run / "letters.json").read_text())[0]["letters"] == 4
-    assert " letters.json\n" in (run / "SHA256SUMS").read_text()
-    judged = tree.workbench("judge", run, "--json")
-    assert judged.returncode == 0 and json.loads(judged.stdout)[0]["verdict"] == "supported", judged.stderr
-
-
-def test_a_metric_with_a_page_is_one_folder(tree: Tree, tmp_path: Path) -> None:
+def test_a_metric_with_a_file_a_verb_and_a_page_of_its_own_is_one_folder(tree: Tree, tmp_path: Path) -> None:
     run = shutil.copytree(tree.path / "run", tmp_path / "runs" / "run")
-    [verdict] = [each for each in json.loads((run / "verdicts.json").read_text()) if each["claim"] == "few-switches"]
+    [verdict] = json.loads((run / "verdicts.json").read_text())
     assert verdict["verdict"] == "supported" and verdict["effects"][0]["unit"] == "switches"
     [counted] = json.loads((run / "switches.json").read_text())
     assert counted["calls"] == 5 and verdict["effects"][0]["value"] == counted["switches"] / 5
+    assert " switches.json\n" in (run / "SHA256SUMS").read_text()
+    judged = tree.workbench("judge", run, "--json")
+    assert judged.returncode == 0 and json.loads(judged.stdout)[0]["verdict"] == "supported", judged.stderr
     opened = tree.python("-c", OPENED, tmp_path, flag="")
     assert opened.returncode == 0, opened.stderr
     title, _, table = opened.stdout.strip().partition(" ")
@@ -291,23 +268,23 @@ def test_a_profiler_writes_a_file_of_its_own(tree: Tree) -> None:
     assert {entry["variant"] for entry in records} >= {"fast"} and all(entry["process"] > 1 for entry in records)
     assert " numbers.json\n" in (run / "SHA256SUMS").read_text()
     declared = tree.python("-c", DECLARED, flag="").stdout.split()
-    assert {"letters.json", "numbers.json", "switches.json"} <= {*declared}, "what docs/reference/file-format.md lists"
+    assert {"numbers.json", "switches.json"} <= {*declared}, "what docs/reference/file-format.md lists"
 
 
 def test_a_verb_is_there_and_reads_the_file_again(tree: Tree) -> None:
     assert "spell " in tree.workbench("--help").stdout
     said = tree.workbench("spell", tree.path / "run")
-    assert json.loads(said.stdout)[0]["letters"] == 4, said.stderr
+    assert json.loads(said.stdout)[0]["calls"] == 5, said.stderr
 
 
 @pytest.mark.parametrize(
     ("old", "new", "said"),
-    [("4", "5", "letters.json: its content is not what the run wrote"), ("4", '"x"', "[0].letters = 'x', expected a")],
+    [("5", "6", "switches.json: its content is not what the run wrote"), ("5", '"x"', "[0].calls = 'x', expected a")],
 )
 def test_damage_to_a_file_of_ones_own_is_told(tree: Tree, tmp_path: Path, old: str, new: str, said: str) -> None:
     run = shutil.copytree(tree.path / "run", tmp_path / "run")
-    file = run / "letters.json"
-    file.write_text(file.read_text().replace(f'"letters": {old}', f'"letters": {new}'))
+    file = run / "switches.json"
+    file.write_text(file.read_text().replace(f'"calls": {old}', f'"calls": {new}'))
     if new == '"x"':
         tree.python("llama_workbench.harness.store.files", run)
     told = tree.workbench("judge", run)

@@ -21,7 +21,6 @@ from llama_workbench.harness.claims.reading import check_claim
 from llama_workbench.harness.evidence.evidence import evidence_from_manifest
 from llama_workbench.harness.judge.parts import judge_claims
 from llama_workbench.harness.machine.environment import last_level_cache_bytes
-from llama_workbench.harness.measure.processes import WorkerFailed
 from llama_workbench.harness.metrics.base import PassContext
 from llama_workbench.harness.metrics.roof import ForwardWork, work_of_call, work_of_forward
 from llama_workbench.harness.plan.experiments import make_plan
@@ -335,14 +334,3 @@ def test_what_has_no_roofline_says_so(tmp_path: Path) -> None:
         reached([component], "rope-t8", "fast", alpha=0.01)
     with pytest.raises(ValueError, match="not in this run"):
         reached([absent], "decode-tiny-c16", "fast", alpha=0.01)
-
-
-def test_a_pass_that_fails_leaves_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def fails(*arguments: Any) -> None:
-        raise WorkerFailed("stopped answering")
-
-    monkeypatch.setattr(roofline.METRIC, "run", fails)
-    run, told = a_run(tmp_path)
-    run._make_passes(None)  # type: ignore[arg-type]
-    assert "roofline: nothing found, stopped answering" in told.notes
-    assert run.folder.records("roofline.json") == []

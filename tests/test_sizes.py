@@ -90,7 +90,7 @@ def asked(*sides: str, sizes: Sequence[int] = (10, 1000), **more: Any) -> Reques
 # -- the plan ----------------------------------------------------------------------------------------------------------
 
 
-def test_each_size_is_a_workload_and_each_side_is_compared_with_the_first(mine: Path) -> None:
+def test_each_size_is_a_workload_and_several_sides_need_none(mine: Path) -> None:
     plan = plan_run(asked("in_list", "bench.py:in_set", "in_sorted"), Options())
     assert plan.sides == ("in_list", "in_set", "in_sorted") and plan.is_tabled
     assert plan.ad_hoc == (("in_list", "in_set"), ("in_list", "in_sorted"))
@@ -101,8 +101,6 @@ def test_each_size_is_a_workload_and_each_side_is_compared_with_the_first(mine: 
     assert all(each.variants == plan.sides and each.baseline == "in_list" for each in plan.experiments)
     assert {call.payload.size for call in plan.calls().values()} == {10, 1000}
 
-
-def test_several_sides_need_no_size_and_two_with_none_are_no_table(mine: Path) -> None:
     (mine / "plain.py").write_text(
         "def texts(seed):\n    return str(seed)\n\n\ndef a(text):\n    return 1\n\n\nb = c = a\n"
     )
@@ -111,8 +109,6 @@ def test_several_sides_need_no_size_and_two_with_none_are_no_table(mine: Path) -
     two = plan_run(Request(compare=("plain.py:a", "plain.py:b"), calls=("plain.py:texts",)), Options())
     assert not two.is_tabled and {each.at_once for each in two.experiments[0].targets} == {1}
 
-
-def test_against_names_the_baseline(mine: Path) -> None:
     plan = plan_run(asked("in_list", "in_set", "in_sorted", against="in_sorted"), Options())
     assert plan.sides == ("in_sorted", "in_list", "in_set")
     assert plan_run(asked("in_list", "in_set", against="best"), Options()).sides == ("in_list", "in_set")
@@ -226,8 +222,6 @@ def test_the_input_generator_is_given_a_seed_and_a_size() -> None:
     assert made == [payload.seed(0)] * 3
     assert payload.work() == {"flops": 0.0, "bytes": 80.0, "items": 6.0}
 
-
-def test_a_size_is_for_functions_alone() -> None:
     with pytest.raises(ValueError, match="size"):
         Workload(name="w", kind="prefill", geometry="tiny", tokens=8, size=3, description="d")
 
@@ -239,14 +233,12 @@ def point(size: float, low: float, high: float) -> Point:
     return Point(size, (low + high) / 2, low, high, 1 if low > 0 else -1 if high < 0 else 0)
 
 
-def test_two_sizes_say_no_more_than_that_it_is_between_them() -> None:
+def test_a_crossing_is_as_wide_as_what_is_known_of_the_curves() -> None:
+    """Two sizes say no more than that it is between them; on a straight line it is as wide as the band."""
     [crossing] = crossings([point(10, -1.1, -0.9), point(1000, 0.9, 1.1)])
     assert [crossing.low, crossing.high] == pytest.approx([10, 1000])
     assert crossing.after == 1
     assert crossing.size == pytest.approx(100, rel=0.02), "half-way over the logarithm"
-
-
-def test_on_a_straight_line_the_interval_is_as_wide_as_the_band() -> None:
     sizes = (1, 10, 100, 1000)
     [crossing] = crossings([point(size, math.log(size / 30) - 0.1, math.log(size / 30) + 0.1) for size in sizes])
     assert [*crossing.between] == [10, 100]
@@ -277,12 +269,9 @@ def test_no_crossing_is_made_up() -> None:
     assert crossings([point(1, -0.2, -0.1), point(2, -0.1, 0.1), point(3, -math.inf, math.inf)]) == []
 
 
-def test_what_is_open_between_leaves_the_crossing_anywhere_there() -> None:
+def test_a_crossing_may_be_anywhere_where_it_is_open_and_an_order_may_change_twice() -> None:
     [crossing] = crossings([point(1, -2, -1.9), Point(10, 0.0, -math.inf, math.inf, 0), point(100, 1.9, 2)])
     assert [crossing.low, crossing.high] == pytest.approx([1, 100], rel=0.05)
-
-
-def test_an_order_may_change_twice() -> None:
     found = crossings([point(1, 0.5, 0.6), point(10, -0.6, -0.5), point(100, 0.5, 0.6)])
     assert [each.after for each in found] == [-1, 1]
     assert found[0].high <= 10.1 and found[1].low >= 9.9
@@ -517,10 +506,7 @@ def test_several_sides_without_sizes_are_one_table_without_growth(tmp_path: Path
     table = shown(a_run(tmp_path / "run", lambda side, size: times[side], ("a", "b", "c"), (0,)))
     assert [row[0] for row in rows(table)] == ["numbers"] * 3
     assert table.best("numbers") == (Word.FASTER, ["b"]) and not table.growth and not crossing_lines(table)
-
-
-def test_a_comparison_of_two_sides_without_sizes_has_no_table(tmp_path: Path) -> None:
-    assert table_of(a_run(tmp_path / "run", list_and_set, sizes=(0,))) is None
+    assert table_of(a_run(tmp_path / "two", list_and_set, sizes=(0,))) is None
 
 
 def test_too_few_processes_say_nothing_yet(tmp_path: Path) -> None:
@@ -544,14 +530,11 @@ def test_the_picture_has_a_line_a_band_and_a_strip(tmp_path: Path, capsys: pytes
     assert "in_set overtakes in_list" in said and "size of the input" in said
 
 
-def test_names_are_text_in_the_picture_and_open_ends_have_no_band() -> None:
+def test_in_the_picture_names_are_text_open_ends_have_no_band_and_two_crossings_are_two() -> None:
     svg = sizes_svg({"<a>&": [(1, 10.0, math.nan, math.nan), (10, 20.0, 18.0, 22.0)]}, ())
     assert ElementTree.fromstring(svg) is not None and "&lt;a&gt;&amp;" in svg
     with pytest.raises(ValueError, match="nothing was measured"):
         sizes_svg({"a": []}, ())
-
-
-def test_a_crossing_that_happens_twice_is_drawn_twice() -> None:
     twice = [("b overtakes a", 2.0, 3.0), ("b overtakes a", 6.0, 7.0)]
     svg = sizes_svg({"a": [(1, 10.0, 9.0, 11.0), (10, 20.0, 18.0, 22.0)]}, twice)
     assert svg.count("b overtakes a") == 2
