@@ -140,7 +140,7 @@ def test_faults_of_ours_in_later_passes_are_a_line_each_beside_the_verdict(
     def fault(*_: Any, **__: Any) -> None:
         raise KeyError("nobody's name")
 
-    for fails in ("look_for_causes", "_measure_functions_memory"):
+    for fails in ("look_for_causes", "_look"):
         monkeypatch.setattr(registry, fails, fault)
     monkeypatch.chdir(sides)
     said = run_pytest(*WORDS)
