@@ -152,34 +152,25 @@ def re_file() -> str:
 # -- the words ---------------------------------------------------------------------------------------------------------
 
 
+def line(side: str, function: str, number: int, percent: int, text: str = "", **more: Any) -> SampledLine:
+    """percent: of the samples of its side."""
+    given = {"side": side, "function": function, "file": "added/a.py", "line": number, "text": text or f"{function}()"}
+    return SampledLine(**given | {"samples": [10 * percent] * 6} | more)  # type: ignore[arg-type]
+
+
+def explained(lines: Sequence[SampledLine], call_ns: tuple[float, float] = (10e6, 4e6), **more: Any) -> Explanation:
+    """Of `f` and `g`, each with 1000 samples in each of six lives."""
+    sides = {"baseline": [1000] * 6, "variant": [1000] * 6}
+    given: dict[str, Any] = {"workload": "w", "variant": "g", "baseline": "f", "samples": sides, "lines": [*lines]}
+    given |= {"call_ns": dict(zip(sides, call_ns, strict=True)), "roots": {"baseline": "f", "variant": "g"}}
+    return Explanation(SampledPair(**given | more))
+
+
 def found(
     *functions: tuple[str, str, int, int], call_ns: tuple[float, float] = (10e6, 4e6), runs: Mapping[int, int] = {}
 ) -> Explanation:
     """functions: (side, name, line, percent of its samples). runs: how often a line runs in a call."""
-    places = [
-        SampledLine(
-            side=side,
-            function=name,
-            file="added/a.py",
-            line=line,
-            text=f"{name}()",
-            samples=[10 * percent] * 6,
-            runs=runs.get(line),
-        )
-        for side, name, line, percent in functions
-    ]
-    sides = {"baseline": [1000] * 6, "variant": [1000] * 6}
-    return Explanation(
-        SampledPair(
-            workload="w",
-            variant="g",
-            baseline="f",
-            call_ns=dict(zip(sides, call_ns, strict=True)),
-            roots={"baseline": "f", "variant": "g"},
-            samples=sides,
-            lines=places,
-        )
-    )
+    return explained([line(*each, runs=runs.get(each[2])) for each in functions], call_ns)
 
 
 def test_one_place_that_makes_up_the_difference_is_the_cause() -> None:
@@ -197,14 +188,11 @@ def test_of_the_compared_functions_the_one_whose_own_lines_take_time_is_named() 
 
 def test_a_function_that_only_calls_one_of_a_library_is_not_blamed_for_its_time() -> None:
     """`f` is one line, `asyncio.run(main())`: the loop that begins and ends in it takes the time."""
-    plain = found(("baseline", "f", 9, 90), ("baseline", "main", 5, 10), ("variant", "g", 12, 100))
-    places = plain.sampled.lines
 
     def told(below: Sequence[str], percent: int = 90) -> list[str]:
-        loop = places[0].model_copy(update={"below": list(below), "samples": [10 * percent] * 6})
-        own = places[0].model_copy(update={"line": 8, "samples": [900 - 10 * percent] * 6})
-        entry = plain.sampled.model_copy(update={"lines": [loop, own, *places[1:]]})
-        return [cause.name for cause in Explanation(entry).causes]
+        loop, own = line("baseline", "f", 9, percent, below=[*below]), line("baseline", "f", 8, 90 - percent)
+        others = line("baseline", "main", 5, 10), line("variant", "g", 12, 100)
+        return [cause.name for cause in explained([loop, own, *others]).causes]
 
     runner = ("run (stdlib/asyncio/runners.py:190)", "BaseEventLoop.close (stdlib/asyncio/base_events.py:70)")
     assert told(runner)[0] == "asyncio.run, called by f"
@@ -216,12 +204,6 @@ def test_a_function_that_only_calls_one_of_a_library_is_not_blamed_for_its_time(
 
 def test_work_that_was_only_written_out_elsewhere_is_not_saved() -> None:
     """`normalise` is gone, but its line stands in `g`, where it takes a little longer."""
-
-    def line(side: str, function: str, number: int, percent: int, text: str) -> SampledLine:
-        return SampledLine(
-            side=side, function=function, file="added/a.py", line=number, text=text, samples=[10 * percent] * 6
-        )
-
     lines = [
         line("baseline", "f", 5, 60, "counts[word] = counts.get(word, 0) + 1"),
         line("baseline", "f", 9, 10, "return normalise(sorted(counts.items()))"),
@@ -229,14 +211,13 @@ def test_work_that_was_only_written_out_elsewhere_is_not_saved() -> None:
         line("variant", "g", 3, 35, "counts = Counter(words)"),
         line("variant", "g", 5, 65, "return [(word, round(n / total, 9)) for word, n in sorted(counts.items())]"),
     ]
-    entry = found(call_ns=(10e6, 5e6)).sampled.model_copy(update={"lines": lines})
-    told = Explanation(entry)
+    told = explained(lines, (10e6, 5e6))
     assert [(cause.name, cause.where) for cause in told.causes] == [("f and g themselves", "a.py:5-9")]
     assert told.sentence == "5.2 ms saved a call in f and g themselves (a.py:5-9); all else: no difference proven"
-    apart = entry.model_copy(update={"lines": [*lines[:4], line("variant", "g", 5, 65, "return clean(counts)")]})
-    assert {cause.name for cause in Explanation(apart).causes} == {"normalise", "f and g themselves"}
-    both = entry.model_copy(update={"lines": [*lines, line("variant", "normalise", 20, 1, "return items")]})
-    assert "normalise" in {cause.name for cause in Explanation(both).causes}, "a function that both have is one place"
+    apart = explained([*lines[:4], line("variant", "g", 5, 65, "return clean(counts)")], (10e6, 5e6))
+    assert {cause.name for cause in apart.causes} == {"normalise", "f and g themselves"}
+    both = explained([*lines, line("variant", "normalise", 20, 1, "return items")], (10e6, 5e6))
+    assert "normalise" in {cause.name for cause in both.causes}, "a function that both have is one place"
 
 
 def test_several_places_are_listed_with_the_rest() -> None:
@@ -282,9 +263,7 @@ def test_the_lines_that_take_time_are_those_of_each_side() -> None:
 
 def test_a_long_line_of_code_goes_on_below_and_is_never_cut() -> None:
     text = "kept = [letter.lower() for letter in word if letter.isalpha() and letter not in '<>&']"
-    short = found(("baseline", "old", 7, 96), ("baseline", "f", 9, 4), ("variant", "g", 12, 100)).sampled
-    lines = [short.lines[0].model_copy(update={"text": text}), *short.lines[1:]]
-    told = Explanation(short.model_copy(update={"lines": lines}))
+    told = explained([line("baseline", "old", 7, 96, text), line("baseline", "f", 9, 4), line("variant", "g", 12, 100)])
     drawn = code_text(told, "baseline", 60).splitlines()
     assert max(map(len, drawn)) <= 60 and text in " ".join(" ".join(drawn).split())
     page = diff_html(told)
@@ -319,31 +298,19 @@ def test_amounts_are_told_in_percent_and_large_ones_in_times() -> None:
 def test_of_models_a_row_is_a_phase() -> None:
     """Lines of two of our variants, whose sources name the phases."""
 
-    def line(side: str, file: str, text: str, percent: int) -> SampledLine:
+    def of_model(side: str, file: str, text: str, percent: int) -> SampledLine:
         source = (ROOT / file).read_text(encoding="utf-8").splitlines()
         number = next(number for number, code in enumerate(source, 1) if text in code)
-        function = function_at(str(ROOT / file), number)
-        return SampledLine(
-            side=side, function=function, file=file, line=number, text=text, samples=[10 * percent] * 6
-        )  # fmt: skip
+        return line(side, function_at(str(ROOT / file), number), number, percent, text, file=file)
 
-    lines = [
-        line("baseline", "variants/ladder.py", "qk.roll(", 30),
-        line("baseline", "variants/ladder.py", "y = F.silu(gate) * up", 70),
-        line("variant", "variants/fast.py", "qk.roll(", 60),
-        line("variant", "variants/fast.py", "F.silu(", 40),
-    ]
-    sides = {"baseline": [1000] * 6, "variant": [1000] * 6}
-    told = Explanation(
-        SampledPair(
-            workload="w",
-            variant="g",
-            baseline="f",
-            call_ns={"baseline": 10e6, "variant": 4e6},
-            roots={"baseline": "a", "variant": "b"},
-            samples=sides,
-            lines=lines,
-        )
+    told = explained(
+        [
+            of_model("baseline", "variants/ladder.py", "qk.roll(", 30),
+            of_model("baseline", "variants/ladder.py", "y = F.silu(gate) * up", 70),
+            of_model("variant", "variants/fast.py", "qk.roll(", 60),
+            of_model("variant", "variants/fast.py", "F.silu(", 40),
+        ],
+        roots={"baseline": "a", "variant": "b"},
     )
     assert set(told.phases.values()) == {"rope", "mlp"}
     assert re.fullmatch(r"mostly in mlp \(ladder.py:[\d-]+\): 5.4 of the 6 ms saved a call", told.sentence)
@@ -374,37 +341,36 @@ def test_the_reason_is_that_a_line_runs_more_often_or_takes_longer_each_time() -
 
 
 def test_the_line_that_was_added_is_named_and_no_unchanged_one_whose_samples_differ_by_chance() -> None:
-    def explained(*lines: tuple[str, str, int, list[int]]) -> Explanation:
+    def reason(*lines: tuple[str, str, int, list[int]]) -> str:
         places = [
-            SampledLine(side=side, function="f", file=f"{side}.py", line=line, text=text, samples=samples, runs=500)
-            for side, text, line, samples in lines
+            line(side, "f", number, 0, text, file=f"{side}.py", samples=samples, runs=500)
+            for side, text, number, samples in lines
         ]
-        sides = {"baseline": [1000] * 6, "variant": [1000] * 6}
-        pair = SampledPair(workload="w", variant="new", baseline="old", call_ns={"baseline": 8.5e6, "variant": 10e6})
-        return Explanation(
-            pair.model_copy(update={"roots": dict.fromkeys(sides, "f"), "samples": sides, "lines": places})
-        )
+        names = {"variant": "new", "baseline": "old", "roots": {"baseline": "f", "variant": "f"}}
+        return explained(places, (8.5e6, 10e6), **names).reason
 
     old = ("baseline", "key = path.split()", 9, [600] * 6), ("baseline", "counts[key] += 1", 10, [400] * 6)
     new = ("variant", "key = path.split()", 9, [560] * 6), ("variant", "counts[key] += 1", 11, [330] * 6)
     added = ("variant", "size = size.strip()", 10, [110] * 6)
     said = "line 10 (size = size.strip()) runs 500 times a call in new; old has no such line"
-    assert explained(*old, *new, added).reason == said
+    assert reason(*old, *new, added) == said
     small = ("variant", "size = size.strip()", 10, [20] * 6)
     rest = ("variant", "key = path.split()", 9, [600] * 6), ("variant", "counts[key] += 1", 11, [380] * 6)
-    assert "size.strip" not in explained(*old, *rest, small).reason, "too little of the difference"
+    assert "size.strip" not in reason(*old, *rest, small), "too little of the difference"
     by_chance = [500, 700, 450, 760, 480, 690]
     left = [1000 - count for count in by_chance]
     unproven = ("variant", "key = path.split()", 9, by_chance), ("variant", "counts[key] += 1", 11, left)
-    assert explained(*old, *unproven).reason == ""
+    assert reason(*old, *unproven) == ""
     proven = ("variant", "key = path.split()", 9, [660] * 6), ("variant", "counts[key] += 1", 11, [340] * 6)
-    assert explained(*old, *proven).reason == (
+    assert reason(*old, *proven) == (
         "line 9 (key = path.split()) of new runs as often as line 9 (key = path.split()) of old, "
         "and takes longer each time"
     )
 
 
-def test_lines_are_counted_but_not_those_of_libraries(tmp_path: Path) -> None:
+def test_lines_are_counted_but_not_those_of_libraries_and_not_too_many(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     file = tmp_path / "work.py"
     file.write_text(
         "import json\n\n\ndef work(count):\n    kept = [\n        json.dumps(number)\n"
@@ -415,18 +381,9 @@ def test_lines_are_counted_but_not_those_of_libraries(tmp_path: Path) -> None:
     runs = looks.counted(lambda: world["work"](5))
     assert {path for path, _ in runs} == {str(file), __file__}
     assert runs[str(file), 6] == 5 and runs[str(file), 9] == 1
-
-
-def test_a_call_with_too_many_lines_is_not_counted(monkeypatch: pytest.MonkeyPatch) -> None:
-    def work() -> int:
-        total = 0
-        for number in range(100):
-            total += number
-        return total
-
     before = sys.gettrace()
     monkeypatch.setattr(looks, "MOST_EVENTS", 50)
-    assert looks.counted(work) == {} and sys.gettrace() is before
+    assert looks.counted(lambda: world["work"](1000)) == {} and sys.gettrace() is before
 
 
 def test_where_nothing_can_be_told_it_says_so() -> None:
