@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import ast
 import linecache
-import math
 import re
 import time
 from collections import Counter
@@ -129,11 +128,9 @@ def look_for_causes(
         entry: dict[str, Any] = {"workload": pair.workload, "variant": pair.variant, "baseline": pair.baseline}
         entry["call_ns"] = dict(zip(SIDES, differing(pair) or (), strict=True))
 
-        def step(share: float, seconds: float, pair: Comparison = pair) -> None:
-            done = (len(entries) + share) / len(pairs)
-            each_seconds = sum(each["seconds"] for each in entries) / len(entries) if entries else 0.0
-            left = seconds + each_seconds * (len(pairs) - len(entries) - 1) if entries or len(pairs) == 1 else math.nan
-            progress.step(f"causes {pair.workload}: {pair.variant}", done, left)
+        def step(number: int, life_seconds: float, pair: Comparison = pair) -> None:
+            left = LIVES * (len(pairs) - len(entries)) - number
+            progress.step(f"causes {pair.workload}: {pair.variant}", 1 - left / LIVES / len(pairs), left * life_seconds)
 
         try:
             entry |= _sampled(measurement, group, book, pair, step)
@@ -162,7 +159,7 @@ def _sampled(
     group: Group,
     book: ExperimentState,
     pair: Comparison,
-    step: Callable[[float, float], None],
+    step: Callable[[int, float], None],
 ) -> dict[str, Any]:
     tool = py_spy.installed()
     if tool is None:
@@ -184,7 +181,7 @@ def _sampled(
     unseen = ""
     for _ in range(MOST_LIVES):
         number = len(reader.lives)
-        step(number / LIVES, (LIVES - number) * (seconds + 0.7))
+        step(number, seconds + 0.7)
         life = processes.next_life(group)
         processes.take_in(group, book, (pair.baseline, pair.variant))
         if number + 1 < LIVES:

@@ -73,7 +73,7 @@ def _record(records: Sequence[Instructions], workload: str, variant: str, which:
 def _change(base: Instructions, new: Instructions) -> Change:
     if apart := unlike(new, base, sides=("the new run", "the base run")):
         raise ValueError(f"counts that cannot be compared: {apart}")
-    before, after = _work(base, base.instructions), _work(new, new.instructions)
+    before, after = _work(base), _work(new)
     if base.inputs != new.inputs:
         raise ValueError(f"{base.inputs} inputs in the base run, {new.inputs} in the new one: measure it again")
     both = ((each.instructions, each.again) for each in (base, new))
@@ -87,9 +87,9 @@ def _change(base: Instructions, new: Instructions) -> Change:
     return Change(before, after, percent, half_width, detail)
 
 
-def _work(record: Instructions, instructions: float | None) -> float:
+def _work(record: Instructions) -> float:
     """Instructions outside of allocators."""
-    work = (instructions or 0.0) - record.by[ALLOCATORS]
+    work = (record.instructions or 0.0) - record.by[ALLOCATORS]
     if work <= 0:
         raise ValueError("callgrind counted nothing")
     return work

@@ -90,7 +90,7 @@ def command(
     if as_json:
         print_json({"format": 1, "baseline": names[0], "variant": names[1], "rows": rows})
     else:
-        show(Group(*(block for row in rows for block in _blocks(row, names))))
+        show(Group(*(block for row in rows if not row["reason"] for block in _blocks(row, names))))
     if missing := [f"{row['workload']}: {row['reason']}" for row in rows if row["reason"]]:
         raise Failure("\n".join(missing))
 
@@ -157,20 +157,13 @@ def _row(records: Sequence[Instructions], workload: str, names: tuple[str, str])
 def _blocks(row: Mapping[str, Any], names: Sequence[str]) -> list[RenderableType]:
     """One workload in words, and a table of whose code the instructions lie in."""
     sides = row["baseline"], row["variant"]
-    if row["reason"]:
-        return []
     first, second = (side["instructions"] for side in sides)
     counts = f"{first:,.0f} instructions a call of {names[0]}, {second:,.0f} of {names[1]}"
     more = f"{names[0]} does {row['more_work_percent']:+.3f} % more work [{row['low']:+.3f}, {row['high']:+.3f}]"
-    again = "; ".join(
-        f"{name} counted twice: {100 * (side['again'] / side['instructions'] - 1):+.4f} %"
-        for name, side in zip(names, sides, strict=True)
-        if side["again"]
-    )
     libraries = ", ".join(f"{name} {version}" for name, version in row["versions"].items())
     rows = table("code of", names[0], names[1], "difference")
     for group in dict.fromkeys((*sides[0]["by"], *sides[1]["by"])):
         left, right = (side["by"].get(group, 0.0) for side in sides)
         rows.add_row(*map(Text, (group, f"{left:,.0f}", f"{right:,.0f}", f"{left - right:+,.0f}")))
     about = Text(f"work, not time; torch's {row['capability']} kernels; {libraries}", style="dim")
-    return [Text(row["workload"], style="bold"), Text(counts), Text(more), Text(again), rows, about]
+    return [Text(row["workload"], style="bold"), Text(counts), Text(more), rows, about]

@@ -106,7 +106,6 @@ class Reached:
 
     workload: str
     variant: str
-    clock: str
     share: Estimate  # in percent of the roof
     call_ms: Estimate  # of a call
     gflops: Estimate  # a second, as the roofs showed
@@ -185,7 +184,6 @@ def reached(records: Sequence[Roofline], workload: str, variant: str, *, alpha: 
     return Reached(
         workload=record.workload,
         variant=variant,
-        clock="thread CPU" if clock == "cpu" else "wall",
         share=_estimate(logs["share"], alpha, 100.0),
         call_ms=_estimate(logs["call"], alpha, 1e3),
         gflops=_estimate(logs[MATMUL], alpha, 1e-9),
