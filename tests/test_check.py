@@ -109,13 +109,6 @@ def test_without_a_mistake_it_is_the_reference_and_each_mistake_shows() -> None:
     assert all(error > 0.01 for error in errors.values()), errors
 
 
-@pytest.mark.parametrize("mistake", PLANTED)
-def test_a_planted_mistake_is_named(written: Callable[[str], Path], mistake: str) -> None:
-    answer = found(written(PLANTED[mistake]))
-    assert answer["causes"] == [f"the logits of all calls are those of a Llama with this mistake: {MISTAKES[mistake]}"]
-    assert any(call["fault"] for call in answer["calls"]) and answer["dtype"] == "float64"
-
-
 def copied(folder: Path, change: Callable[[str], str]) -> Path:
     """A file whose function `mine` is the reference benchmark's code with a change."""
     source = (ROOT / "variants" / "yardstick.py").read_text()
@@ -129,9 +122,13 @@ def copied(folder: Path, change: Callable[[str], str]) -> Path:
     return path
 
 
-@pytest.mark.parametrize("mistake", EDITED)
-def test_a_mistake_in_code_is_named(tmp_path: Path, mistake: str) -> None:
-    answer = found(copied(tmp_path, lambda source: source.replace(*EDITED[mistake])))
+@pytest.mark.parametrize("mistake", [*PLANTED, *EDITED])
+def test_a_mistake_is_named(tmp_path: Path, written: Callable[[str], Path], mistake: str) -> None:
+    """In weights or a configuration, and in code."""
+    if mistake in PLANTED:
+        answer = found(written(PLANTED[mistake]))
+    else:
+        answer = found(copied(tmp_path, lambda source: source.replace(*EDITED[mistake])))
     assert answer["causes"] == [f"the logits of all calls are those of a Llama with this mistake: {MISTAKES[mistake]}"]
     assert any(call["fault"] for call in answer["calls"]) and answer["dtype"] == "float64"
 

@@ -202,9 +202,6 @@ ANGLES = torch.outer(torch.arange(40.0), 10_000 ** (-torch.arange(8.0) / 8))
 )
 def test_the_rules_tell_look_alikes_apart(tensor: Tensor, kind: str) -> None:
     assert kind_of(tensor, CONFIG, lengths=(40,), built=True) == kind
-
-
-def test_only_what_build_made_is_repacked() -> None:
     assert kind_of(torch.ones(7, CONFIG.hidden_size), CONFIG, lengths=(40,), built=False) == "other"
 
 
@@ -346,14 +343,11 @@ def test_lengths_are_distinct_rising_and_nested(longest: int) -> None:
         served_lengths(longest, longest + 1)
 
 
-def test_forwards_of_a_sequence() -> None:
+def test_forwards_of_a_sequence_and_policies_of_all_that_ship() -> None:
     assert forwards(5) == [(5, 5)]
     assert forwards(5, context=3) == [(3, 3), (5, 8)]
     assert forwards(5, context=3, chunk=2) == [(3, 3), (2, 5), (2, 7), (1, 8)]
     assert forwards(4, chunk=2) == [(2, 2), (2, 4)]
-
-
-def test_every_shipped_variant_has_a_policy_and_a_strange_one_has_none() -> None:
     assert all(isinstance(preset.memory, Policy) for preset in OURS.values())
     assert variants.Variant("mine", variants.get("fast").build, "", "").memory is None
 
@@ -422,15 +416,11 @@ def test_what_dies_or_cannot_be_swept_has_its_reason_and_the_rest_goes_on(swept:
     assert "not in this run" in reasons["prefill-15m-t8", "yardstick"]
 
 
-def test_a_sweep_tells_tensors_and_what_they_are_shares_of(swept: Any) -> None:
-    record = swept[0][T16, "team006_after"]
-    agree(record)
-    assert record["planned_lengths"] == 16 == len(record["served"])
-    assert record["weights_bytes"] == 4 * geometries.parameter_count(geometries.get("tiny").config)
-
-
 def test_findings_are_the_bytes_in_percent(swept: Any) -> None:
     records, _ = swept
+    record = records[T16, "team006_after"]
+    agree(record)
+    assert record["planned_lengths"] == 16 == len(record["served"])
     found = {finding.subject: finding for finding in memory_results(list(records.values()))}
     assert len(found) == 5 * len(QUANTITIES)
 
@@ -440,6 +430,7 @@ def test_findings_are_the_bytes_in_percent(swept: Any) -> None:
     config = geometries.get("tiny").config
     masks = 2 * 4 * sum(n * n for n in range(2, 17))  # two layers, float32; a single token needs none
     weights = 4 * geometries.parameter_count(config)
+    assert record["weights_bytes"] == weights
     assert of("masks_of_weights").value == pytest.approx(100 * masks / weights)
     assert of("kv_at_eighth").value == of("kv_at_full").value == 100 * 17 / 16
     assert of("masks_of_weights").count == 16

@@ -38,14 +38,11 @@ def judged(found: Evidence, **more):
     return METRIC.judge(part, found, alpha=0.01)
 
 
-def test_a_share_is_of_the_parts_of_its_own_length() -> None:
+def test_a_share_is_of_the_parts_of_its_own_length_and_the_verdict_of_every_length() -> None:
     short, long = judged(evidence()).effects
     assert short.low < 75 < short.high < short.low + 5 and long.low < 30 < long.high < long.low + 5
     assert (short.rounds, short.unit, short.verdict, long.verdict) == (15, "%", "supported", "supported")
     assert short.notes[0] == "of a-t8, b-t8" and short.notes[1].startswith("old: 7")
-
-
-def test_the_verdict_is_of_the_variant_on_every_length() -> None:
     assert judged(evidence(), range=[40, 80]).verdict == "depends"
     assert judged(evidence(), range=[90, 95]).verdict == "refuted"
     assert judged(evidence(rounds=5)).verdict == "inconclusive"
