@@ -13,14 +13,16 @@ import llama_workbench
 from llama_workbench import ROOT, notebook
 from llama_workbench.commands.app import build
 from llama_workbench.harness.claims.model import Citation, Claim, NamedCall, NamedFunction
-from llama_workbench.harness.metrics.registry import declared_files, metrics
+from llama_workbench.harness.metrics.registry import metrics
 from llama_workbench.harness.plan.options import every_option
+from llama_workbench.harness.profilers.causes import CAUSES
+from llama_workbench.harness.profilers.registry import profilers
 from llama_workbench.harness.report.markdown import markdown_cell, markdown_rows, update_file
 from llama_workbench.harness.spec.hypotheses import Hypothesis
 from llama_workbench.harness.spec.sample import Column, Sample, columns, sample_columns
 from llama_workbench.harness.spec.words import SessionExit, VerbExit
 from llama_workbench.harness.store import files
-from llama_workbench.harness.store.forms import JsonFile
+from llama_workbench.harness.store.forms import DataFile, JsonFile
 
 PAGES = [
     ROOT / "docs" / "reference" / f"{name}.md"
@@ -94,9 +96,15 @@ def _python() -> Iterator[str]:
                 yield f"**`{name}`**: {told}"
 
 
+def declared_files() -> list[DataFile]:
+    """Every file that a pass declares, by name."""
+    files = [file for metric in metrics() for file in (*metric.files, *metric.files_beside)]
+    return sorted({*files, CAUSES, *(profiler.file for profiler in profilers())})
+
+
 def _files() -> Iterator[str]:
     """A section for each file of a run, with its keys or columns."""
-    passes = list(declared_files())
+    passes = declared_files()
     forms: dict[str, Any] = {**files.FORMS, **{file: file.form for file in passes if isinstance(file, JsonFile)}}
     for name, form in forms.items():
         schema = form.json_schema()

@@ -13,12 +13,13 @@ from llama_workbench import ROOT
 from llama_workbench.harness import metrics as package
 from llama_workbench.harness.claims.model import ClaimError
 from llama_workbench.harness.claims.reading import load_claims
-from llama_workbench.harness.metrics.registry import declared_files, metric_of, metrics, names
+from llama_workbench.harness.metrics.registry import metric_of, metrics, names
 from llama_workbench.harness.plan.experiments import make_plan
 from llama_workbench.harness.plan.options import Options, Request
 from llama_workbench.harness.report.terminal import console, show, verdict_report
 from llama_workbench.harness.session.run import Run, plan_run
 from llama_workbench.harness.store.files import FORMS, JOURNAL, SAMPLES, SUMS
+from tests.reference import declared_files
 from tests.runs import Quiet
 
 TOY = '''

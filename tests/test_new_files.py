@@ -191,7 +191,11 @@ assert not app.exception, [each.message for each in app.exception]
 print(app.title[0].value, app.dataframe[0].value.to_json(orient="records"))
 """
 
-DECLARED = "from llama_workbench.harness.metrics.registry import declared_files; print(*declared_files())"
+DECLARED = """
+from llama_workbench.harness.metrics.registry import metrics
+from llama_workbench.harness.profilers.registry import profilers
+print(*(file for metric in metrics() for file in metric.files), *(profiler.file for profiler in profilers()))
+"""
 
 NEW = {
     "harness/profilers/numbers.py": PROFILER,

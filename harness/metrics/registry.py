@@ -7,11 +7,8 @@ from typing import Any
 
 from .. import metrics as package
 from ..machine.modules import defined
-from ..profilers.causes import CAUSES
-from ..profilers.registry import profilers
 from ..slices import faces
 from ..store.files import CLAIMS, JOURNAL, MANIFEST, SAMPLES
-from ..store.forms import DataFile
 from .base import Metric
 
 
@@ -33,12 +30,6 @@ def metric_of(name: str) -> Metric[Any]:
     if name not in by_name:
         raise KeyError(f"no metric {name!r}; there are {', '.join(by_name)}")
     return by_name[name]
-
-
-def declared_files() -> tuple[DataFile, ...]:
-    """Every file that a pass declares, by name."""
-    files = [file for metric in metrics() for file in (*metric.files, *metric.files_beside)]
-    return tuple(sorted({*files, CAUSES, *(profiler.file for profiler in profilers())}))
 
 
 def judged_files() -> tuple[str, ...]:
