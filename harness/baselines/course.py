@@ -72,7 +72,7 @@ def stages(runs: Iterable[DatedRun], key: Key) -> list[list[list[DatedRun]]]:
         time = run.standings.times.get(key)
         if time is None or not time.rounds or time.unstable:
             continue
-        course = next((each for each in courses if _is_comparable(each[0][0], run, key)), None)
+        course = next((each for each in courses if not _apart(each[0][0].standings, run.standings, key)), None)
         if course is None:
             courses.append(course := [])
         stage = next((each for each in course if each[0].code == run.code), None)
@@ -93,9 +93,8 @@ def all_change_points(runs: Sequence[DatedRun]) -> list[ChangePoint]:
     return [step for key in keys for step in change_points_of(runs, key)]
 
 
-def _is_comparable(old: DatedRun, now: DatedRun, key: Key) -> bool:
-    different = comparable(old.standings.environment, now.standings.environment)
-    return not different and not why_not(key, old.standings, now.standings)
+def _apart(old: Standings, now: Standings, key: Key) -> bool:
+    return bool(comparable(old.environment, now.environment) or why_not(key, old, now))
 
 
 def _steps(course: Sequence[Sequence[DatedRun]], key: Key) -> Iterator[ChangePoint]:

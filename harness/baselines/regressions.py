@@ -29,7 +29,7 @@ Instructions and memory stand beside the times where both runs have them (see `c
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property, partial
 from typing import Any, Literal, get_args
@@ -202,15 +202,8 @@ TOO_LOW = 0.05
 """Chance that the true standard deviation between repeat runs is larger than what `variation` calls at most."""
 
 
-def compare(
-    base: RunFolder, new: RunFolder, *, thresholds: Thresholds = DEFAULTS, threshold_percent: float | None = None
-) -> RunComparison:
-    """Compare two run folders. `threshold_percent` is of all times, whatever `thresholds` say of them.
-
-    Raises RunError, and ValueError for a threshold that is not above 0.
-    """
-    if threshold_percent is not None:
-        thresholds = thresholds.with_time(threshold_percent)
+def compare(base: RunFolder, new: RunFolder, *, thresholds: Thresholds = DEFAULTS) -> RunComparison:
+    """Compare two run folders. Raises RunError."""
     now = _by_folder(read_standings(new), new)
     # Of samples only what the new run has, too: a baseline of all claims takes seconds.
     old = _by_folder(read_standings(base, now.workloads), base)
@@ -254,7 +247,7 @@ def compare_standings(old: Standings, now: Standings, *, thresholds: Thresholds 
         rows=tuple(rows),
         only_in_base=tuple(" on ".join(reversed(key)) for key in here if key not in compared),
         only_in_new=tuple(" on ".join(reversed(key)) for key in there if key not in here),
-        notes=(*_notes_on(old), *_notes_on(now), *_of_code(old, now, cautious), *_unlike(cautious)),
+        notes=(*_notes_on(old), *_notes_on(now), *_of_code(old, now, cautious)),
     )
 
 
@@ -294,18 +287,6 @@ def _tolerance_of(key: Key, old: Standings, now: Standings, *, same_machine: boo
     if not same_machine:
         return TOLERANCE_OTHER_MACHINE_PERCENT
     return TOLERANCE_UNLIKE_PERCENT if abs(centre) > math.log(ALIKE) else TOLERANCE_PERCENT
-
-
-def _unlike(tolerances: Mapping[Key, float]) -> Iterator[str]:
-    for percent, why in (
-        (
-            TOLERANCE_UNLIKE_PERCENT,
-            f"calls more than {ALIKE:g} times as long, or as short, as what they are compared with",
-        ),
-        (TOLERANCE_SHORT_PERCENT, f"calls more than {SHORT:g} times as short as what they are compared with"),
-    ):
-        if names := [f"{key[1]} on {key[0]}" for key, allowed in tolerances.items() if allowed == percent]:
-            yield f"tolerance {percent:g} % for {', '.join(names)}: {why}"
 
 
 def _of_code(old: Standings, now: Standings, cautious: Iterable[Key]) -> Iterator[str]:
@@ -466,17 +447,13 @@ def why_not(key: Key, old: Standings, now: Standings) -> str:
         return "no reference benchmark in both runs"
     if before.reference not in YARDSTICKS and before.workload.get("kind") not in ("component", "call"):
         return "no reference benchmark in either run"
-    if before.workload.get("kind") == "call" and (differ := _pythons(old, now)):
-        return differ
+    # In another Python functions are other work.
+    pythons = [".".join(str(run.environment.get("python")).split(".")[:2]) for run in (old, now)]
+    if before.workload.get("kind") == "call" and pythons[0] != pythons[1]:
+        return f"Python {pythons[0]} against {pythons[1]}"
     if old.times[key].clock != now.times[key].clock:
         return "one run has CPU time, the other wall time"
     return ""
-
-
-def _pythons(old: Standings, now: Standings) -> str:
-    """How the Pythons of two runs differ, in which functions are not the same work; empty where they do not."""
-    base, new = (".".join(str(run.environment.get("python")).split(".")[:2]) for run in (old, now))
-    return f"Python {base} against {new}" if base != new else ""
 
 
 def _saved(interval: Interval) -> Saved:
@@ -606,26 +583,22 @@ def cannot_tell(key: Key, what: What, thresholds: Thresholds, reason: str) -> Ro
     return Row(*key, "", None, None, None, None, None, "inconclusive", reason, what, limit)
 
 
-_PARTS = {
-    "parameter_bytes": "weights",
-    "cache_bytes": "caches",
-    "peak_transient_bytes": "temporary tensors",
-    "kept_bytes": "what is kept",
-}
+def _sizes(memory: Memory, other: Memory | None) -> dict[str, float | None]:
+    """Of each part that counts, in bytes. What is kept counts where the other run knows it too: older ones do not."""
+    sizes = {"weights": memory.parameter_bytes, "caches": memory.cache_bytes}
+    sizes |= {"temporary tensors": memory.peak_transient_bytes}
+    has_kept = other is not None and None not in (memory.kept_bytes, other.kept_bytes)
+    return sizes | ({"what is kept": memory.kept_bytes} if has_kept else {})
 
 
 def _peak(memory: Memory, other: Memory | None) -> float | None:
-    """All parts together. What is kept counts where the other run knows it too: older ones do not."""
-    sizes = [getattr(memory, name) for name in _parts(memory, other)]
-    return None if None in sizes else float(sum(sizes))
-
-
-def _parts(*both: Memory | None) -> dict[str, str]:
-    has_kept = all(memory is not None and memory.kept_bytes is not None for memory in both)
-    return {name: part for name, part in _PARTS.items() if name != "kept_bytes" or has_kept}
+    """All parts together."""
+    sizes = [*_sizes(memory, other).values()]
+    return None if None in sizes else float(sum(size or 0 for size in sizes))
 
 
 def _grown(before: Memory, after: Memory) -> str:
     """The parts that changed by more than what Python's own objects do, in words."""
-    moved = {part: getattr(after, name) - getattr(before, name) for name, part in _parts(before, after).items()}
+    then, now = _sizes(before, after), _sizes(after, before)
+    moved = {part: (size or 0) - (then[part] or 0) for part, size in now.items()}
     return ", ".join(f"{part} {change:+,.0f} bytes" for part, change in moved.items() if abs(change) > LEAST_BYTES)

@@ -20,7 +20,6 @@ at_most = 0.2
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -126,9 +125,7 @@ class Thresholds(_Table):
         return fitting[-1] if fitting else None
 
     def with_time(self, percent: float) -> Thresholds:
-        """The same with one threshold for all times. Raises ValueError for one that is not above 0."""
-        if not 0 < percent < math.inf:
-            raise ValueError(f"threshold {percent:g}: expected a number of percent above 0")
+        """The same with one threshold for all times."""
         others = tuple(each.model_copy(update={"time": None}) for each in self.for_some)
         return self.model_copy(update={"time": percent, "for_some": others})
 
@@ -151,8 +148,12 @@ def read_thresholds(start: Path) -> Thresholds:
     Raises ConfigError where a file cannot be used.
     """
     for path in (folder / FILE for folder in (start, *start.parents)):
-        if path.is_file() and (table := _table_of(path)) is not None:
-            return _checked(table, path)
+        try:
+            tools = read_toml(path).get("tool") if path.is_file() else None
+        except DataError as error:
+            raise ConfigError(str(error)) from error
+        if isinstance(tools, Mapping) and "llama-workbench" in tools:
+            return _checked(tools["llama-workbench"], path)
     return DEFAULTS
 
 
@@ -163,15 +164,6 @@ def gate_of(text: str) -> tuple[What, ...]:
         if word not in WHATS:
             raise ConfigError(f"--gate {text}: expected one or more of {', '.join(WHATS)}; {nearest(word, WHATS)}")
     return tuple(what for what in WHATS if what in words)
-
-
-def _table_of(path: Path) -> Any:
-    """Our table of a file; None where it has none."""
-    try:
-        tools = read_toml(path).get("tool")
-    except DataError as error:
-        raise ConfigError(str(error)) from error
-    return tools.get("llama-workbench") if isinstance(tools, Mapping) else None
 
 
 def _checked(table: Any, path: Path) -> Thresholds:

@@ -319,9 +319,7 @@ def _numbers(verdict: Verdict, question: MainQuestion | None) -> str:
 
 def found_words(verdict: Verdict) -> str:
     """What was measured, in a few words; the exact or single value where there is no interval to bound."""
-    if text := found_text(verdict):
-        return text
-    return _measured(verdict.effects)
+    return found_text(verdict) or _measured(verdict.effects)
 
 
 def _summary(verdicts: Sequence[Verdict]) -> str:
@@ -377,44 +375,13 @@ UNKNOWN = Measured(math.nan, -math.inf, math.inf)
 
 
 @dataclass(frozen=True)
-class Used:
-    """A number that a rule asked for, against one threshold."""
-
-    quantity: str
-    measured: Measured
-    threshold: float
-
-    @property
-    def is_missing(self) -> bool:
-        """Whether the run did not measure it."""
-        return math.isnan(self.measured.value)
-
-    @property
-    def answer(self) -> str:
-        """How its interval lies to the threshold."""
-        if self.is_missing:
-            return "not measured"
-        if self.threshold < self.measured.low:
-            return "above"
-        return "on both sides of" if self.threshold < self.measured.high else "not above"
-
-    def describe(self) -> str:
-        """In words: "share of cache 2.1 % [1.8, 2.4]: not above 10 %"."""
-        value, low, high = self.measured
-        if math.isnan(value):
-            return f"{self.quantity}: not measured"
-        ends = f"[{low:.3g}, {high:.3g}]" if math.isfinite(low) and math.isfinite(high) else "[no interval yet]"
-        return f"{self.quantity} {value:.3g} % {ends}: {self.answer} {self.threshold:g} %"
-
-
-@dataclass(frozen=True)
 class Decision:
     """What a rule picks. actions: what may then be done, several where an interval lies on both sides of a threshold.
-    used: the numbers that the pick depends on."""
+    is_measured: whether the run has all numbers that this depends on."""
 
     rule: Rule
     actions: tuple[str, ...]
-    used: tuple[Used, ...]
+    is_measured: bool
 
 
 def decide(dispute: Dispute, shares: Mapping[str, Measured], effects: Mapping[str, Measured]) -> tuple[Decision, ...]:
@@ -431,26 +398,23 @@ def decide(dispute: Dispute, shares: Mapping[str, Measured], effects: Mapping[st
 def _apply(rule: Rule, known: Mapping[str, Measured]) -> Decision:
     """Every pick that the intervals allow, in the order of the rule: what lies on both sides of a threshold is narrowed
     to the other side for the picks that follow."""
-    narrowed, actions, used = dict(known), dict[str, None](), list[Used]()
+    narrowed, actions, is_measured = dict(known), dict[str, None](), True
     for pick in rule.pick:
+        may = may_not = True
         if pick.quantity is not None and pick.percent is not None:
-            used.append(Used(pick.quantity, known.get(pick.quantity, UNKNOWN), pick.percent))
+            is_measured &= pick.quantity in known
             value, low, high = narrowed.get(pick.quantity, UNKNOWN)
-            may, may_not = (pick.percent < high, pick.percent >= low)  # lie above it, strictly
-            beyond = math.nextafter(pick.percent, math.inf)
+            may, may_not = pick.percent < high, pick.percent >= low  # lie above it, strictly
             if pick.above is not None:
                 narrowed[pick.quantity] = Measured(value, low, min(high, pick.percent))
             else:
-                narrowed[pick.quantity] = Measured(value, max(low, beyond), high)
                 may, may_not = may_not, may
-            if not may:
-                continue
+                narrowed[pick.quantity] = Measured(value, max(low, math.nextafter(pick.percent, math.inf)), high)
+        if may:
             actions[pick.action] = None
             if not may_not:
                 break
-        else:
-            actions[pick.action] = None
-    return Decision(rule, tuple(actions), tuple(used))
+    return Decision(rule, tuple(actions), is_measured)
 
 
 def effects_of(numbers: Numbers, verdicts: Iterable[Verdict], workload: str) -> dict[str, Measured]:
@@ -528,15 +492,9 @@ class Picked:
 def picks_of(decisions: Mapping[str, Sequence[Decision]]) -> list[Picked]:
     """One pick for each rule, in the order of the rules."""
     return [
-        Picked(row[0].rule, tuple(each.actions for each in row if not any(used.is_missing for used in each.used)))
+        Picked(row[0].rule, tuple(each.actions for each in row if each.is_measured))
         for row in zip(*decisions.values(), strict=True)
     ]
-
-
-def picked(decision: Decision) -> str:
-    """What is then done, without the letters of the document."""
-    possible = decision.actions
-    return possible[0] if len(possible) == 1 else undecided(decision.rule, possible)
 
 
 def undecided(rule: Rule, possible: Iterable[str]) -> str:

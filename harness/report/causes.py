@@ -230,7 +230,7 @@ class Explanation:
             )
         first, *others = self.causes[:MOST_NAMED]
         is_most = first.row.ns * more > 0 and first.row.ns / more >= MOSTLY
-        if is_most and not any(map(self._is_large, others)):
+        if is_most and not any(abs(each.row.ns) > (1 - MOSTLY) * abs(more) for each in others):
             others = []
         part, whole = (f"{abs(ns) / unit_ns:.2g}" for ns in (first.row.ns, more))
         fits = is_most and (abs(first.row.ns) <= abs(more) or part == whole)
@@ -322,10 +322,6 @@ class Explanation:
         text = "; ".join(filter(None, (self.sentence, self.reason)))
         took = f" (sampled in {self.sampled.seconds:.0f} s)" if self.division is not None else ""
         return f"why: {text}{took}" if text else ""
-
-    def _is_large(self, cause: FunctionCause) -> bool:
-        before, after = self.call_ns
-        return abs(cause.row.ns) > (1 - MOSTLY) * abs(before - after)
 
 
 @dataclass(frozen=True)
@@ -535,11 +531,6 @@ class FunctionDiff:
     name: str
     lines: tuple[DiffLine, ...]
 
-    @property
-    def is_edited(self) -> bool:
-        """Whether the two sides have different lines."""
-        return any(line.mark != " " for line in self.lines)
-
 
 @dataclass(frozen=True)
 class _Line:
@@ -569,9 +560,9 @@ def diff_of(explained: Explanation) -> list[FunctionDiff]:
         before, after = (side.get(name, {}) for side in sides)
         lines = _diff(before, after, changed.get(name))
         most = max((sum(line.ns for line in side.values()) for side in (before, after)), default=0.0)
-        diff = FunctionDiff(name, tuple(lines))
-        if lines and (name in changed or (diff.is_edited and has_all_code(explained))):
-            diffs.append((name not in changed, -most, diff))
+        is_edited = any(line.mark != " " for line in lines)
+        if lines and (name in changed or (is_edited and has_all_code(explained))):
+            diffs.append((name not in changed, -most, FunctionDiff(name, tuple(lines))))
     return [diff for _, _, diff in sorted(diffs, key=lambda each: each[:2])]
 
 
@@ -615,22 +606,21 @@ def _diff(before: Mapping[int, _Line], after: Mapping[int, _Line], changed_ns: f
         else:
             pairs += [(line, None) for line in old[i:j]] + [(None, line) for line in new[k:m]]
     edited = any(one is None or other is None for one, other in pairs)
-    return [_diff_line(*pair, edited, changed_ns) for pair in pairs]
-
-
-def _diff_line(one: _Line | None, other: _Line | None, edited: bool, changed_ns: float | None) -> DiffLine:
-    apart = abs((one.ns if one else 0.0) - (other.ns if other else 0.0))
-    moved = changed_ns is not None and apart >= LEAST_OF_CAUSE * abs(changed_ns)
-    alone = one is None or other is None
-    shown = other or one
-    return DiffLine(
-        mark="+" if one is None else "-" if other is None else " ",
-        text=shown.text if shown else "",
-        numbers=(one.number if one else None, other.number if other else None),
-        ns=(one.ns if one else None, other.ns if other else None),
-        runs=(one.runs if one else None, other.runs if other else None),
-        is_cause=changed_ns is not None and (alone if edited else moved),
-    )
+    lines = []
+    for one, other in pairs:
+        apart = abs((one.ns if one else 0.0) - (other.ns if other else 0.0))
+        moved = changed_ns is not None and apart >= LEAST_OF_CAUSE * abs(changed_ns)
+        alone, shown = one is None or other is None, other or one
+        line = DiffLine(
+            mark="+" if one is None else "-" if other is None else " ",
+            text=shown.text if shown else "",
+            numbers=(one.number if one else None, other.number if other else None),
+            ns=(one.ns if one else None, other.ns if other else None),
+            runs=(one.runs if one else None, other.runs if other else None),
+            is_cause=changed_ns is not None and (alone if edited else moved),
+        )
+        lines.append(line)
+    return lines
 
 
 LINES = (

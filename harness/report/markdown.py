@@ -61,8 +61,9 @@ def markdown_table(
     table = markdown_rows([*headings, *["each session"] * bool(sessions)], rows)
     if sessions:
         table += f"\n\n{sessions_markdown(sessions)}"
-    if opened := _open_list(verdicts, manifest):
-        table += f"\n\nWhat would decide the inconclusive ones:\n\n{opened}"
+    if opened := [verdict for verdict in verdicts if verdict.is_open]:
+        items = "\n".join(_open_item(verdict, manifest) for verdict in opened)
+        table += f"\n\nWhat would decide the inconclusive ones:\n\n{items}"
     notes = [markdown_text(line) for line in run_notes(verdicts, manifest)]
     notes += [f"Excluded: {markdown_text(line)}" for line in excluded_lines(manifest)]
     if command:
@@ -104,15 +105,11 @@ def _by_question(verdicts: Sequence[Verdict], dispute: Dispute) -> list[tuple[st
     return named
 
 
-def _open_list(verdicts: Sequence[Verdict], manifest: Manifest) -> str:
-    """A list of the open verdicts: how each stands, the command that measures it again, and what that would cost."""
-    lines = []
-    for verdict in verdicts:
-        if verdict.is_open:
-            again, cost = markdown_text(command_of(verdict, manifest)), markdown_text(cost_text(verdict))
-            stands = f"{markdown_text(claim_text(verdict))}: {markdown_text(outcome(verdict))}"
-            lines.append(f"- {stands}{f' ({cost})' if cost else ''}: `{again}`")
-    return "\n".join(lines)
+def _open_item(verdict: Verdict, manifest: Manifest) -> str:
+    """How an open verdict stands, the command that measures it again, and what that would cost."""
+    again, cost = markdown_text(command_of(verdict, manifest)), markdown_text(cost_text(verdict))
+    stands = f"{markdown_text(claim_text(verdict))}: {markdown_text(outcome(verdict))}"
+    return f"- {stands}{f' ({cost})' if cost else ''}: `{again}`"
 
 
 def markdown_rows(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> str:

@@ -149,7 +149,10 @@ class BothSessions:
         """What the rules pick, by workload: all that either session leaves possible."""
         there = self.second.decisions
         return {
-            workload: tuple(map(_either, here, there.get(workload, here)))
+            workload: tuple(
+                replace(one, actions=tuple(dict.fromkeys((*one.actions, *other.actions))))
+                for one, other in zip(here, there.get(workload, here), strict=True)
+            )
             for workload, here in self.first.decisions.items()
         }
 
@@ -247,7 +250,3 @@ def _lies_in(effect: Effect, asked: Verdict) -> bool:
     """Whether its interval reaches into what is claimed."""
     low, high = asked.low, asked.high
     return (low is None or effect.high >= low) and (high is None or effect.low <= high)
-
-
-def _either(here: Decision, there: Decision) -> Decision:
-    return replace(here, actions=tuple(dict.fromkeys((*here.actions, *there.actions))))

@@ -11,7 +11,7 @@ these do not fit, the samples are read instead. On a workload without a yardstic
 from __future__ import annotations
 
 import warnings
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from dataclasses import asdict, replace
 from functools import reduce
 
@@ -22,7 +22,6 @@ from ..metrics.registry import metrics
 from ..spec.comparison import Comparison, EnteredName
 from ..stats.confidence import RESOLUTION, running_interval
 from ..stats.means import Mean, trimmed_mean
-from ..stats.samples import Differences
 from ..store.files import STANDINGS, RunError, RunWarning
 from ..store.folder import RunFolder
 from ..store.forms import plain
@@ -116,6 +115,8 @@ def _relative_time(evidence: Evidence, key: Key, reference: str, baseline: str) 
     # Each interval misses the truth with its share of alpha: then no sum of their ends does more often than alpha.
     plan = evidence.design.plan(workload, evidence.alpha / len(steps))
     intervals = [running_interval(each.values, plan) for each in measured]
+    means = [trimmed_mean(each.values, resolution=RESOLUTION) for each in measured]
+    taken = [each for each in means if each is not None]
     return RelativeTime(
         workload=workload,
         variant=variant,
@@ -126,14 +127,8 @@ def _relative_time(evidence: Evidence, key: Key, reference: str, baseline: str) 
         rounds=min(each.n for each in intervals),
         unstable=any(each.unstable for each in intervals),
         faults=sum(each.faults_variant - each.faults_baseline for each in measured),
-        over_lives=_over_lives(measured),
+        over_lives=OverLives(**asdict(reduce(Mean.plus, taken))) if len(taken) == len(measured) else None,
     )
-
-
-def _over_lives(series: Sequence[Differences]) -> OverLives | None:
-    means = [trimmed_mean(each.values, resolution=RESOLUTION) for each in series]
-    taken = [each for each in means if each is not None]
-    return OverLives(**asdict(reduce(Mean.plus, taken))) if len(taken) == len(means) else None
 
 
 # The evidence of a run that lies in its folder.

@@ -228,10 +228,10 @@ def span_text(span: Bounds, way: str, *, as_ratio: bool = False) -> str:
         return f"{span.low:.2f}x to {span.high:.2f}x"
     if end is not None and (as_ratio or not 0.5 < end < 2):
         return f"{way} {end:.2f}x{'' if as_ratio else ' as fast'}"
-    if way == "at most":
-        return f"at most {_faster(span.high)}" if span.high > 1 else f"at least {_slower(span.high)}"
-    if way == "at least":
-        return f"at least {_faster(span.low)}" if span.low >= 1 else f"at most {_slower(span.low)}"
+    if end is not None and way == "at most":
+        return f"at most {_gain(end)} % faster" if end > 1 else f"at least {_gain(1 / end)} % slower"
+    if end is not None:
+        return f"at least {_gain(end)} % faster" if end >= 1 else f"at most {_gain(1 / end)} % slower"
     return gain_text(span.low, span.high)
 
 
@@ -246,14 +246,6 @@ def gain_text(low: float, high: float) -> str:
     if high <= 1:
         return f"{_gain(1 / high)} to {_gain(1 / low)} % slower"
     return f"between {_gain(1 / low)} % slower and {_gain(high)} % faster"
-
-
-def _faster(ratio: float) -> str:
-    return f"{_gain(ratio)} % faster"
-
-
-def _slower(ratio: float) -> str:
-    return f"{_gain(1 / ratio)} % slower"
 
 
 def _gain(ratio: float) -> str:

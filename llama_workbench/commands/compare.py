@@ -156,7 +156,8 @@ def command(
         _compare_repeats([find_run(name) for name in runs], as_json)
     thresholds = read_thresholds(Path.cwd())
     thresholds = thresholds.model_copy(update={"gate": gate_of(gate)}) if gate else thresholds
-    comparison = _compared(find_run(runs[0]), find_run(runs[1]), thresholds, threshold)
+    thresholds = thresholds.with_time(threshold) if threshold is not None else thresholds
+    comparison = _compared(find_run(runs[0]), find_run(runs[1]), thresholds)
     for path, text in ((markdown, to_markdown), (junit, to_junit)):
         if path is not None:
             write_file(path, text(comparison))
@@ -167,7 +168,7 @@ def command(
     raise typer.Exit(comparison.exit_code)
 
 
-def _compared(base: RunFolder, new: RunFolder, thresholds: Thresholds, percent: float | None) -> RunComparison:
+def _compared(base: RunFolder, new: RunFolder, thresholds: Thresholds) -> RunComparison:
     """A run against the baseline of its machine type."""
     from llama_workbench.harness.baselines.regressions import compare
     from llama_workbench.harness.baselines.saved import matching
@@ -180,7 +181,7 @@ def _compared(base: RunFolder, new: RunFolder, thresholds: Thresholds, percent: 
     decide = [file for what, file in counted.items() if what in thresholds.gate]
     for run in (base, new):
         warn_changed(run, read=(MANIFEST, STANDINGS, *decide))
-    comparison = compare(base, new, thresholds=thresholds, threshold_percent=percent)
+    comparison = compare(base, new, thresholds=thresholds)
     return replace(comparison, base=name, notes=(*filter(None, [note]), *comparison.notes))
 
 
