@@ -17,7 +17,7 @@ from typing import Annotated, Any, ClassVar, Generic, Literal, TypeVar
 from ..evidence.effect import TOO_FEW, combine, reasons
 from ..evidence.evidence import Evidence
 from ..measure.measurement import Measurement
-from ..measure.participants import Progress
+from ..measure.participants import ExperimentState, Progress
 from ..spec.comparison import Comparison
 from ..spec.hypotheses import Hypothesis, Name, Names, RangeHypothesis, ValueHypothesis
 from ..spec.words import Cause, Word
@@ -121,6 +121,15 @@ class Metric(ABC, Generic[H]):
 def subjects(hypotheses: Sequence[Hypothesis]) -> list[tuple[str, str]]:
     """Every (workload, variant) that these look at, each once."""
     return list(dict.fromkeys(pair for hypothesis in hypotheses for pair in hypothesis.subjects()))
+
+
+def not_measured(measurement: Measurement, book: ExperimentState | None, variant: str) -> str | None:
+    """Why a variant has no times on a workload, whose state is `book`; None where it has."""
+    if book is None:
+        return "the workload is not in this run"
+    if reason := measurement.participants.excluded.get(variant) or book.excluded.get(variant):
+        return reason
+    return None if variant in book.remaining().entered() else "it is not measured on this workload"
 
 
 V = TypeVar("V", bound=ValueHypothesis)

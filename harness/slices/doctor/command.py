@@ -130,11 +130,6 @@ def read_facts() -> dict[str, Any]:
     }
 
 
-def examine(facts: Mapping[str, Any]) -> tuple[Check, ...]:
-    """What the facts mean for measuring."""
-    return (*_processor(facts), *_memory(facts), *_tools(facts))
-
-
 def examine_aa(trial: DoctorTrial) -> Check:
     """What an A/A trial means for measuring: identical code must show no difference."""
     low, high = (100 * math.expm1(end) for end in (trial.interval.low, trial.interval.high))
@@ -200,8 +195,8 @@ def _operation(source: NDArray[np.float64]) -> Callable[[], int]:
     return sample_ns
 
 
-def _processor(facts: Mapping[str, Any]) -> Iterator[Check]:
-    """Who else may use the measured core, and how fast it runs."""
+def examine(facts: Mapping[str, Any]) -> Iterator[Check]:
+    """What the facts mean for measuring: who else may use the measured core and how fast it runs, memory, tools."""
     cores, load, governor = facts["cores"], facts.get("load_average"), facts.get("governor")
     text = "1 core: other programs take it from the measurement" if cores < 2 else f"{cores} cores for this process"
     yield _check("cores", text, "Use 2 cores or more.", warn=cores < 2)
@@ -222,9 +217,6 @@ def _processor(facts: Mapping[str, Any]) -> Iterator[Check]:
     texts = {True: shared, False: "no core is shared by two hardware threads", None: SILENT}
     fix = "Leave the machine to the measurement, or: echo off | sudo tee /sys/devices/system/cpu/smt/control"
     yield _check("threads", texts[facts.get("siblings")], fix, warn=bool(facts.get("siblings")))
-
-
-def _memory(facts: Mapping[str, Any]) -> Iterator[Check]:
     pages, available = facts.get("transparent_huge_pages"), facts.get("available_bytes")
     always = "always: clearing 2 MiB at a page fault can make an effect of 0.3 ms"
     text = always if pages == "always" else pages or SILENT
@@ -236,9 +228,6 @@ def _memory(facts: Mapping[str, Any]) -> Iterator[Check]:
     fix = f"Free some ({LEAST_BYTES >> 30} GiB for the small geometry, {ENOUGH_BYTES >> 30} GiB for all), or leave "
     fix += "large workloads out (pytest --benchmark --workloads)."
     yield _check("free memory", text, fix, bad=free < LEAST_BYTES, warn=free < ENOUGH_BYTES)
-
-
-def _tools(facts: Mapping[str, Any]) -> Iterator[Check]:
     refusal = facts.get("py_spy")
     text = f"may not look into other processes: {refusal}" if refusal else "may look into other processes"
     fix = "In a container: --cap-add SYS_PTRACE. Elsewhere: echo 1 | sudo tee /proc/sys/kernel/yama/ptrace_scope"

@@ -21,7 +21,7 @@ from ...evidence.evidence import Evidence
 from ...measure.measurement import Measurement
 from ...measure.participants import ExperimentState
 from ...measure.passes import measured_by
-from ...metrics.base import PassContext, ValueMetric, in_range, no_value, subjects
+from ...metrics.base import PassContext, ValueMetric, in_range, no_value, not_measured, subjects
 from ...spec.comparison import EnteredName
 from ...spec.hypotheses import Name, Names, RangeHypothesis
 from ...spec.words import Cause, Word
@@ -276,12 +276,8 @@ def _called(measurement: Measurement, book: ExperimentState) -> tuple[Call, int]
 
 def _unfit(measurement: Measurement, book: ExperimentState | None, variant: str) -> str | None:
     """Why a variant is not counted on a workload; None where it can be tried."""
-    if book is None:
-        return "the workload is not in this run"
-    if reason := measurement.participants.excluded.get(variant) or book.excluded.get(variant):
+    if (reason := not_measured(measurement, book, variant)) or book is None:
         return reason
-    if variant not in book.remaining().entered():
-        return "it is not measured on this workload"
     if (seconds := book.call_ns.get(variant, 0.0) / 1e9) > MOST_CALL_SECONDS:
         most = f"calls of up to {MOST_CALL_SECONDS:g} s are counted"
         return f"a call takes {seconds:.2g} s, and callgrind makes it some 1,000 times slower: {most}"

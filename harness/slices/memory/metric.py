@@ -25,7 +25,7 @@ from ...measure.measurement import Measurement
 from ...measure.participants import ExperimentState
 from ...measure.passes import measured_by
 from ...measure.processes import WorkerFailed
-from ...metrics.base import ExactMetric, PassContext, VariantHypothesis, subjects
+from ...metrics.base import ExactMetric, PassContext, VariantHypothesis, not_measured, subjects
 from ...spec.hypotheses import Quantity
 from ...store.forms import MEMORY_SWEEP, ExactResult
 
@@ -39,13 +39,9 @@ START_SECONDS_EACH = 5.0
 
 def _unfit(measurement: Measurement, book: ExperimentState | None, variant: str) -> str | None:
     """Why there is nothing to sweep."""
-    if book is None:
-        return "the workload is not in this run"
-    if book.experiment.workload.kind != "prefill":
+    if book is not None and book.experiment.workload.kind != "prefill":
         return f"memory is swept over the lengths of prefill workloads; this one is {book.experiment.workload.kind}"
-    if reason := measurement.participants.excluded.get(variant) or book.excluded.get(variant):
-        return reason
-    return None if variant in book.remaining().entered() else "it is not measured on this workload"
+    return not_measured(measurement, book, variant)
 
 
 def _sweep(measurement: Measurement, group: Group, book: ExperimentState, variant: str, record: dict[str, Any]) -> None:
