@@ -5,25 +5,14 @@ that both sessions timed (see `standings`). The slow-down is the log ratio t_yar
 that of the new run.
 
 Each fresh process gives one log ratio. The interval of the slow-down is that of two samples (`stats.means`), at the
-run's alpha, for one look after both runs have ended. What sessions of the same code differ by beyond their processes is
-in it, too, where it was measured for this variant and kind of workload (`variation`). Where it was not, a
-regression must lie beyond a tolerance: 9 % on one machine configuration, 19 % where the variant's call is more than
-twice as long or as short as the yardstick's, 50 % where it takes less than a twentieth of that; on another machine at
-least 20 %, and even then only "inconclusive". Of functions that one version of the workbench measured, while other
-programs left the machine alone, sessions are taken to differ by what they did on one machine (BETWEEN_PERCENT).
-`python -m studies.session_trials` measured it, and the first two tolerances.
+run's alpha, for one look after both runs have ended: this is a screen, and what it finds is confirmed by timing old and
+new code in the same rounds. What sessions of the same code differ by beyond their processes is in it, too, where it was
+measured for this variant and kind of workload (`variation`), or for functions on a machine left alone
+(BETWEEN_PERCENT). Where it was not, a regression must lie beyond a tolerance (`_tolerance_of`); on another machine it
+is "inconclusive" at best. `python -m studies.session_trials` measured these numbers.
 
-The answer is
-
-- *regression* where the whole interval, less the tolerance, lies beyond the threshold;
-- *no regression* where the upper end lies within the threshold (*improvement*: faster beyond threshold and tolerance);
-- *inconclusive* otherwise, with the reason.
-
-Every interval is at the run's alpha, not at a share of it: this is a screen, and what it finds is confirmed by timing
-old and new code in the same rounds (`pytest --benchmark --compare OLD NEW`). A workload without a yardstick (a
-component) is compared by the ratio of its pair, which cannot say which of its sides moved; the row says so.
-
-Instructions and memory stand beside the times where both runs have them (see `counted_rows`).
+A workload without a yardstick (a component) is compared by the ratio of its pair, which cannot say which of its sides
+moved; the row says so. Instructions and memory stand beside the times where both runs have them (see `counted_rows`).
 """
 
 from __future__ import annotations

@@ -28,15 +28,13 @@ class Part:
 
     judge: what the evidence of a machine says, each interval at this alpha. verdict: the same as it is written.
     at_once: how many intervals one answer needs, from the evidence of all machines; they share alpha. looks_once:
-    whether the number of rounds was fixed beforehand. has_confidence: whether its intervals hold with a known
-    probability.
+    whether the number of rounds was fixed beforehand.
     """
 
     judge: Callable[[Evidence, float], Judged]
     verdict: Callable[[Judged, float], Verdict]
     at_once: Callable[[Sequence[Evidence]], int] = lambda evidence: 1
     looks_once: bool = False
-    has_confidence: bool = True
 
 
 def parts_of(
@@ -82,7 +80,7 @@ def _part_of_claim(claim: Claim, hypothesis: Hypothesis) -> Part:
         away = all(hypothesis.elsewhere(each.device) for each in evidence)
         return 1 if away else metric.intervals_at_once
 
-    return Part(judge, verdict, at_once, metric.looks_once, metric.has_confidence)
+    return Part(judge, verdict, at_once, metric.looks_once)
 
 
 # -- pairs without a claim ---------------------------------------------------------------------------------------------
