@@ -119,29 +119,26 @@ def table_of(value: Any) -> Frame | None:
         names = list(value.columns)
         return Frame(names, [_pandas(value.iloc[:, place]) for place in range(len(names))], value.index.tolist)
     if hasattr(kind, "iloc"):
-        return Frame([None], [_named(value)], value.index.tolist)
+        return Frame([None], [_pandas(value, value.name)], value.index.tolist)
     if hasattr(kind, "get_indexer"):
-        return Frame([None], [_named(value)])
+        return Frame([None], [_pandas(value, value.name)])
     if hasattr(kind, "get_columns") and hasattr(kind, "schema"):  # polars
         return Frame(list(value.columns), [_polars(each) for each in value.get_columns()])
     if hasattr(kind, "null_count") and hasattr(kind, "is_null") and hasattr(kind, "to_list"):
         return Frame([None], [_polars(value)])
     if hasattr(kind, "itercolumns") and hasattr(kind, "column_names"):  # Arrow
-        return Frame(list(value.column_names), [_arrow(each) for each in value.itercolumns()])
+        columns = [_plain_column(each, each.type, each.null_count, each.to_pylist) for each in value.itercolumns()]
+        return Frame(list(value.column_names), columns)
     return None
 
 
-def _named(column: Any) -> FrameColumn:
-    """One that stands alone: its name belongs to its type."""
-    kind, read = _pandas(column)
-    return FrameColumn(kind if column.name is None else f"{kind} named {column.name!r}", read)
-
-
-def _pandas(column: Any) -> FrameColumn:
+def _pandas(column: Any, name: Any = None) -> FrameColumn:
+    """name: of one that stands alone, which belongs to its type."""
     numpy, dtype = sys.modules["numpy"], column.dtype
     kind = str(dtype)
     if hasattr(dtype, "categories"):
         kind = f"{kind} of {list(dtype.categories)}{', in this order' * bool(dtype.ordered)}"
+    kind = kind if name is None else f"{kind} named {name!r}"
     plain = dtype if isinstance(dtype, numpy.dtype) else getattr(dtype, "numpy_dtype", None)
     if plain is not None and plain.kind in "fc":
         return FrameColumn(kind, lambda: column.to_numpy(dtype=plain, na_value=numpy.nan))
@@ -154,19 +151,14 @@ def _pandas(column: Any) -> FrameColumn:
     return FrameColumn(kind, read)
 
 
+def _plain_column(column: Any, kind: Any, missing: int, as_list: Callable[[], list[Any]]) -> FrameColumn:
+    """One of polars or Arrow. Where a missing value is no NaN, how often one is missing belongs to the type."""
+    floats = "numpy" in sys.modules and str(kind) in ("Float32", "Float64", "float", "double")
+    return FrameColumn(f"{kind}{f' with {missing} missing' if missing else ''}", column.to_numpy if floats else as_list)
+
+
 def _polars(column: Any) -> FrameColumn:
-    floats = "numpy" in sys.modules and str(column.dtype) in ("Float32", "Float64")
-    return FrameColumn(_counted(column.dtype, column.null_count()), column.to_numpy if floats else column.to_list)
-
-
-def _arrow(column: Any) -> FrameColumn:
-    floats = "numpy" in sys.modules and str(column.type) in ("float", "double")
-    return FrameColumn(_counted(column.type, column.null_count), column.to_numpy if floats else column.to_pylist)
-
-
-def _counted(kind: Any, missing: int) -> str:
-    """Where a missing value is no NaN, how often one is missing belongs to the type."""
-    return f"{kind}{f' with {missing} missing' if missing else ''}"
+    return _plain_column(column, column.dtype, column.null_count(), column.to_list)
 
 
 # Answers that are none yet: their work is done later, and no clock around the call sees it.

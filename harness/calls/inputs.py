@@ -17,6 +17,7 @@ import types
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from numbers import Real
 from typing import Any, NamedTuple, Optional
 
@@ -481,13 +482,11 @@ class Pool:
         drawn = random.Random(number)
         if more := min(count, self._size - len(self._made)):
             self._numbered.append((len(self._made) + more - 1, number + more - 1))
-            self._made += map(self._keeper, self._payload.batch(number, more))
+            made = self._payload.batch(number, more)
+            self._made += [copier(each) for each in made] if self.copies else [partial(tuple, each) for each in made]
             place, last = self._numbered[-1]
         else:
             place, last = drawn.choice(self._numbered)
         new = range(len(self._made) - more, len(self._made) - 1) if more else ()
         again = drawn.choices(range(len(self._made)), k=count - 1 - len(new))
         return [self._made[each]() for each in (*new, *again, place)], last
-
-    def _keeper(self, arguments: Arguments) -> Callable[[], Arguments]:
-        return copier(arguments) if self.copies else lambda: arguments

@@ -311,17 +311,14 @@ class Since:
     @classmethod
     def now(cls) -> Since:
         """This moment."""
-        return cls(time.monotonic(), _of_all() - _of_ours())
+        times = psutil.cpu_times()._asdict().items()
+        return cls(time.monotonic(), sum(seconds for kind, seconds in times if kind not in IDLE) - _of_ours())
 
     def busy(self) -> float:
         """Which share of the machine others have used since, from 0 to 1."""
         now = Since.now()
         spent = (now.clock - self.clock) * (psutil.cpu_count() or 1)
         return min(1.0, max(0.0, (now.others - self.others) / spent)) if spent > 0 else 0.0
-
-
-def _of_all() -> float:
-    return sum(seconds for kind, seconds in psutil.cpu_times()._asdict().items() if kind not in IDLE)
 
 
 def _of_ours() -> float:

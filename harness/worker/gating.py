@@ -22,7 +22,7 @@ from ..calls.gate import PayloadError
 from .channel import raised_by
 from .devices import Spent
 from .functions import gained_again
-from .state import Bench, LogitsGate, Runner, Subject, Worker
+from .state import Bench, LogitsGate, Subject, Worker
 from .watch import OWN_THREADS_SHARE, WAITING_SHARE, queued_ns, waits
 
 # What a function does to the process that it runs in: what it leaves of the garbage collector's settings, how much of
@@ -251,7 +251,13 @@ def calibrate(worker: Worker, bench: Bench, subject: Subject, entered: str) -> d
         subject.call_ns = max(min(calls_ns), 1)
         bench.kind.called_once(bench, subject, runner)
         if worker.device.kind == "cuda" and bench.checkpoint is None:
-            subject.call_ns = _call_ns_of_many(worker, bench, runner)
+            # Of one of so many calls that they fill a sample: the events around one short call cost more than it.
+            count, spent = 0, 0
+            while spent < worker.device.sample_ns and count < 1 << 16:
+                count = 4 * count or 1
+                runner.prepare(length, bench.take(count), count)
+                spent = worker.device.sample(runner, count).device_ns
+            subject.call_ns = max(spent, 1) / count
     alone = worker.device.kind == "cpu" and worker.threads == 1
     is_awaited = entered in bench.called and bench.called[entered].is_awaited
     own_threads = is_awaited or (alone and elsewhere)
@@ -290,13 +296,3 @@ class ClockReadings:
         wall_ns, process_ns = perf_counter_ns() - self.wall_ns, process_time_ns() - self._process_ns
         waited_ns = wall_ns - process_ns - (queued_ns() - self._queued_ns)
         return (max(waited_ns, 0) if waits() - self._waits >= calls else 0), wall_ns
-
-
-def _call_ns_of_many(worker: Worker, bench: Bench, runner: Runner) -> float:
-    """Time of one of so many calls that they fill a sample: the events around one short call cost more than it."""
-    count, spent = 0, 0
-    while spent < worker.device.sample_ns and count < 1 << 16:
-        count = 4 * count or 1
-        runner.prepare(bench.workload.tokens, bench.take(count), count)
-        spent = worker.device.sample(runner, count).device_ns
-    return max(spent, 1) / count

@@ -79,12 +79,6 @@ def of_small_gate(worker: Worker, geometry: str, dtype: torch.dtype, rounding: s
     return remembered(worker.cache, what, cases, compute)
 
 
-def of_case(worker: Worker, bench: Bench, case: Case, rounding: str = "") -> Logits:
-    """Logits of one case on the bench's checkpoint."""
-    name = _name(bench) + (rounding and f" cache in {rounding}")
-    return remembered(worker.cache, name, [case], lambda: run_cases(_model(worker, bench, rounding), [case]))
-
-
 def of_generation(worker: Worker, bench: Bench) -> tuple[Tensor, Tensor]:
     """What the reference generates after the gate prompt, and by how much each token led: [B, N] each."""
     count = bench.workload.new_tokens or 0
@@ -221,7 +215,12 @@ class ModelsKind(BenchKind):
             why = f"cannot do this workload (chunks: {no_chunks})"
             return replace(small, passed=False, unable=True, detail=why)
         model = models.model_of(bench, subject.variant)
-        expected = of_case(worker, bench, case, rounding)
+        expected = remembered(
+            worker.cache,
+            _name(bench) + (rounding and f" cache in {rounding}"),
+            [case],
+            lambda: run_cases(_model(worker, bench, rounding), [case]),
+        )
         result = judge_logits([case], run_cases(model, [case], device), expected, bench.dtype, rounding=rounding)
         if result.passed and bench.generated is not None:
             if wrong := _wrong_tokens(bench, model):

@@ -196,11 +196,9 @@ class GenerateRunner(Runner):
         return cpu - begun_cpu, wall - begun_wall, 0
 
     def left_behind(self) -> dict[str, Tensor]:
-        return {"logits": self.next_logits().clone()}
-
-    def next_logits(self) -> Tensor:
         """Logits [B, V] after the last token: what the timed call left in the caches shows in them."""
-        return self.model.forward(self.generated[:, -1:], self.tokens.shape[1] + self.count - 1)
+        logits = self.model.forward(self.generated[:, -1:], self.tokens.shape[1] + self.count - 1)
+        return {"logits": logits.clone()}
 
 
 class QueuedGenerateRunner(GenerateRunner):
