@@ -16,7 +16,7 @@ import zipfile
 from collections import namedtuple
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, reduce
 from pathlib import Path
 from typing import Any
 
@@ -197,13 +197,7 @@ def test_what_cannot_be_compared_is_told(
     assert (code, told in whole) == (6, True), whole
 
 
-def test_a_check_of_one_answer_says_what_counts_of_it(compare: Compare, places: tuple[str, str]) -> None:
-    check = ("--check", "bench.py:values_of")
-    code, found, said = compare("boxed", "--env", places[0], "--env", places[1], *check, budget="1")
-    assert code == 2 and "left out" not in said and found["rows"][0]["rounds"] >= 1
-
-
-def test_processes_of_both_environments_are_really_begun(
+def test_a_check_of_one_answer_counts_in_processes_of_both_environments(
     compare: Compare, places: tuple[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     begun: list[str] = []
@@ -213,7 +207,8 @@ def test_processes_of_both_environments_are_really_begun(
         return really_begin(*words, python=python, **more)
 
     monkeypatch.setattr(processes, "begin", begin)
-    code, found, said = compare("work", "--env", places[0], "--env", places[1], budget="1")
+    check = ("--check", "bench.py:values_of")
+    code, found, said = compare("boxed", "--env", places[0], "--env", places[1], *check, budget="1")
     assert code == 2 and "left out" not in said and found["rows"][0]["rounds"] >= 1
     assert len(begun) >= 4 and set(begun) == {f"{place}/bin/python" for place in places}
 
@@ -438,9 +433,6 @@ def test_a_place_that_is_no_environment(tmp_path: Path) -> None:
     ):
         with pytest.raises(SourceError, match=told):
             environments_at([str(tmp_path / name)])
-
-
-def test_an_interpreter_is_named_that_is_not_on_the_path() -> None:
     with pytest.raises(SourceError, match=r"--env python3.77 tiny==1: there is no python3.77 on the path"):
         environments_at(["python3.77 tiny==1"])
 
@@ -543,6 +535,7 @@ def test_not_a_number_and_classes(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("value", "told"),
     [
+        (reduce(lambda inner, _: [inner], range(200), 0), "nested too deeply"),
         ([object()], r"\[0\]: a object"),
         ({"a": np.array([object()])}, r"\['a'\]: an array of object"),
         (print, "a builtin_function_or_method"),
@@ -552,14 +545,8 @@ def test_not_a_number_and_classes(tmp_path: Path) -> None:
 def test_what_is_no_plain_data_is_refused_and_not_pickled(tmp_path: Path, value: Any, told: str) -> None:
     with pytest.raises(carried.NotCarried, match=told):
         carried.write(tmp_path / "answers", [value])
-    assert carried.digest(value) == carried.digest(value), "an input may have one: of it the name is taken in"
-
-
-def test_nested_without_end(tmp_path: Path) -> None:
-    value: list[Any] = []
-    value.append(value)
-    with pytest.raises(carried.NotCarried, match="nested too deeply"):
-        carried.write(tmp_path / "answers", [value])
+    if "nested" not in told:
+        assert carried.digest(value) == carried.digest(value), "an input may have one: of it the name is taken in"
 
 
 def test_equal_inputs_have_one_digest_and_others_another() -> None:

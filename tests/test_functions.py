@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 import sys
-import time
 from collections.abc import Callable
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -193,8 +192,16 @@ def test_the_yardstick_of_functions_is_not_asked_for_where_it_cannot_take_part()
     assert make_plan(named, []).ad_hoc == (("dumps", "json.function_yardstick"),)
 
 
-def test_a_run_of_functions_has_a_yardstick_with_work_of_its_own(mine: Path) -> None:
+def test_functions_in_a_script_and_a_yardstick_with_work_of_its_own(mine: Path) -> None:
     compared = wb.compare("mine.py:once", "mine.py:twice", payload="mine.py:words", budget=600)
+    assert compared.verdict == "slower" and compared.low <= compared.ratio <= compared.high < 1
+    assert "slower" in repr(compared) and list(compared.run.effects["variant"]) == ["twice"]
+    page = compared._repr_html_()
+    assert "<svg" in page and "times as fast as once" in page
+    with pytest.raises(AssertionError, match="gates failed"):
+        wb.compare("mine.py:once", "mine.py:remembers", payload="mine.py:words", budget=600)
+    with pytest.raises(ValueError, match=r"no file 'gone\.py'"):
+        wb.compare("mine.py:once", "gone.py:f", payload="mine.py:words")
     run = RunFolder(compared.run.path)
     found = measure_standings(run)
     assert found.workloads["words"].reference == "function_yardstick"
@@ -333,15 +340,6 @@ def test_two_functions_by_options(mine: Path, run_pytest: Callable[..., Any]) ->
     assert str(mine) not in json.dumps(run.manifest), "no folder of this machine is stored"
 
 
-def test_a_wrong_function_fails_its_test(mine: Path, run_pytest: Callable[..., Any]) -> None:
-    result = run_pytest("--benchmark", "--benchmark-disable", "--compare", "mine.py:once", "mine.py:fails",
-                        "--call", "mine.py:words", "--run-dir=run")  # fmt: skip
-    assert result.returncode == SessionExit.WRONG
-    assert "\nleft out: fails: raises ValueError: no room for" in result.stdout
-    assert result.stdout.count("no room for") == 1, "elsewhere the side is only named"
-    assert "1 failed, 1 passed" in result.stdout
-
-
 def test_a_budget_that_is_too_small_for_one_interval_ends_at_the_gate(
     mine: Path, run_pytest: Callable[..., Any]
 ) -> None:
@@ -471,21 +469,6 @@ def test_options_without_benchmark_say_that_they_do_nothing(mine: Path, run_pyte
     assert result.returncode == 0
     assert "workbench: --workbench-claims, --workbench-all: no effect without --benchmark" in result.stdout
     assert "no effect without --benchmark" not in run_pytest(file_in(mine), "-k", "something").stdout
-
-
-@pytest.mark.long
-def test_functions_in_a_script(mine: Path) -> None:
-    begun = time.monotonic()
-    compared = wb.compare("mine.py:once", "mine.py:twice", payload="mine.py:words", budget=600)
-    assert compared.verdict == "slower" and compared.low <= compared.ratio <= compared.high < 1
-    assert "slower" in repr(compared) and time.monotonic() > begun
-    page = compared._repr_html_()
-    assert "<svg" in page and "times as fast as once" in page
-    assert list(compared.run.effects["variant"]) == ["twice"]
-    with pytest.raises(AssertionError, match="gates failed"):
-        wb.compare("mine.py:once", "mine.py:remembers", payload="mine.py:words", budget=600)
-    with pytest.raises(ValueError, match=r"no file 'gone\.py'"):
-        wb.compare("mine.py:once", "gone.py:f", payload="mine.py:words")
 
 
 @pytest.mark.long

@@ -90,16 +90,6 @@ def test_what_failed_runs_again(session: Callable[..., str], name: str, told: st
     assert session("--skip-unchanged").startswith(told), "its last run did not pass"
 
 
-def test_what_is_edited_during_a_session_is_read_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(unchanged, "ROOT", tmp_path)
-    monkeypatch.setattr(unchanged, "ALWAYS", ())
-    (part := tmp_path / "part.py").write_text("1")
-    (test := tmp_path / "test_it.py").write_text("")
-    before = unchanged.digest(test, ["part.py"])
-    part.write_text("2")
-    assert unchanged.digest(test, ["part.py"]) != before
-
-
 def test_each_of_ours_names_files_that_there_are() -> None:
     root = Path(__file__).parent
     marked = [path for path in root.glob("test_*.py") if "mark.covers(" in path.read_text(encoding="utf-8")]

@@ -89,12 +89,6 @@ def test_a_round_samples_for_as_long_as_rebuilding_takes_within_bounds() -> None
     assert all(shape(PREFILL, time * MS).sub_rounds % 2 for time in (0.05, 1.1, 3.3, 7.7))
 
 
-def test_of_functions_only_short_calls_are_made_once_before_their_sample() -> None:
-    functions = PREFILL.model_copy(update={"kind": "call"})
-    assert shape(functions, 4.9 * MS, 1 * MS).prime
-    assert not shape(functions, 5 * MS, 1 * MS).prime
-
-
 def test_a_part_of_a_layer_is_called_until_it_is_warm_and_all_else_once() -> None:
     warm = {kind: shape(PREFILL.model_copy(update={"kind": kind}), 1 * MS).warm_ns for kind in ("component", "decode")}
     assert warm == {"component": PART_WARM_NS, "decode": 0}
@@ -129,7 +123,9 @@ def test_the_samples_of_a_decode_fit_into_its_positions(call_ns: float) -> None:
     assert found.sub_rounds % 2
 
 
-def test_a_generation_is_a_sample_of_its_own() -> None:
+def test_a_generation_is_a_sample_of_its_own_and_of_functions_only_short_calls_are_primed() -> None:
+    functions = PREFILL.model_copy(update={"kind": "call"})
+    assert shape(functions, 4.9 * MS, 1 * MS).prime and not shape(functions, 5 * MS, 1 * MS).prime
     assert shape(workloads.get("generate-tiny-t8-n6-b1"), 10_000).repeats == {"v0": 1}
 
 
@@ -165,10 +161,6 @@ def test_sides_are_rebuilt_and_take_turns_in_random_order(tmp_path: Path, monkey
         assert Counter(built) == dict.fromkeys(places, number + 1)
         assert marks[:3] == [places[side] for side in built[:3]]
     assert len(orders) == 6 and max(orders.values()) < 25
-
-
-def test_after_a_round_that_fails_garbage_is_collected_again(tmp_path: Path) -> None:
-    worker = Worker({"cache": str(tmp_path), "threads": torch.get_num_threads()})
     with pytest.raises(ZeroDivisionError), rebuilt(worker, random.Random(0), {"a": 0}, lambda side: Nothing()):
         raise ZeroDivisionError
     assert gc.isenabled() and not torch.is_inference_mode_enabled()
