@@ -484,9 +484,8 @@ def main(names: list[str], workload: str, method: str) -> None:
     from llama_workbench.datasets import geometries, workloads
     from llama_workbench.datasets.checkpoints import synthesize
     from llama_workbench.harness.examiner.main import Examiner
-    from llama_workbench.harness.worker.blocks import measure_block
     from llama_workbench.harness.worker.gating import gate
-    from llama_workbench.harness.worker.rounds import measure_round
+    from llama_workbench.harness.worker.rounds import measure_block, measure_round
     from llama_workbench.harness.worker.state import Worker
     from llama_workbench.harness.worker.torch_verbs import open_workload
 

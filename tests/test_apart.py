@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 
 import llama_workbench as wb
-from llama_workbench.harness.calls.called import Call, Called, Function
-from llama_workbench.harness.calls.gate import PayloadError, TimedPart
+from llama_workbench.harness.calls.called import Call, Called, Function, PayloadError, TimedPart
 from llama_workbench.harness.calls.inputs import Payload
 from llama_workbench.harness.calls.source import parse
 from llama_workbench.harness.calls.world import modules_kept

@@ -49,7 +49,7 @@ from llama_workbench.harness.spec.comparison import Comparison
 from llama_workbench.harness.spec.experiments import Experiment
 from llama_workbench.harness.spec.sample import Round, RoundAnswer, Sample
 from llama_workbench.harness.stats.confidence import first_interval
-from llama_workbench.harness.worker.blocks import TimedSample, cores_to_build_on, in_common
+from llama_workbench.harness.worker.rounds import TimedSample, cores_to_build_on, in_common
 from tests.runs import Quiet
 from tests.tables import table_of
 

@@ -28,9 +28,8 @@ import pytest
 import torch
 
 from llama_workbench.harness.calls.answers import difference, unlike
-from llama_workbench.harness.calls.called import WORK, Awaited, Call, Called, Function
+from llama_workbench.harness.calls.called import GATED, WORK, Awaited, Call, Called, Function, PayloadError
 from llama_workbench.harness.calls.digest import digest_of, packages_of
-from llama_workbench.harness.calls.gate import GATED, PayloadError
 from llama_workbench.harness.calls.inputs import Payload, Seen, random_state_kept
 from llama_workbench.harness.calls.source import Source, SourceError, named_apart, parse, source_of, written
 from llama_workbench.harness.calls.world import WorldTurn, modules_kept

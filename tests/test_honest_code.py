@@ -26,8 +26,7 @@ from llama_workbench.harness.spec.sample import RoundAnswer
 from llama_workbench.harness.spec.words import SessionExit
 from llama_workbench.harness.store.schema import ChangedSetting, SideFacts, manifest_of
 from llama_workbench.harness.worker.devices import Spent
-from llama_workbench.harness.worker.notes import Notes
-from llama_workbench.harness.worker.watch import Watch
+from llama_workbench.harness.worker.watch import Notes, Watch
 from llama_workbench.variants import FUNCTION_YARDSTICK
 from tests.runs import measurement_of
 from tests.test_judge_change import judged, repository  # noqa: F401 (a fixture)

@@ -85,7 +85,7 @@ Open = tuple[ExperimentState, Remaining]
 
 # Which pairs are measured apart, in rounds or blocks of their own, and for how long a block samples.
 # A pair alone varies less than the same pair among many variants, because its two samples follow each other. A block
-# (`worker.blocks`) goes further and switches between the two within a call.
+# (`worker.rounds`) goes further and switches between the two within a call.
 
 
 CAN_SLICE = hasattr(os, "fork") and hasattr(os, "sched_setaffinity")

@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from llama_workbench.variants.outside import OutsideVariantError, look_for
 
-from ..calls.called import Call, Called, Function
+from ..calls.called import Call, Called, Function, PayloadError
 from ..calls.environments import interpreter_at, label_of
-from ..calls.gate import PayloadError
 from ..calls.inputs import Payload, random_state_kept
 from ..calls.revisions import (
     WORKING_TREE,

@@ -16,9 +16,8 @@ from typing import TYPE_CHECKING, Any, cast
 
 from llama_workbench.variants import LlamaConfig, Model, Variant
 
-from ..calls.called import Awaited, Call, Called
+from ..calls.called import SLOW_FIRST_NS, Awaited, Call, Called, TimedPart
 from ..calls.command import Command
-from ..calls.gate import SLOW_FIRST_NS, TimedPart
 from ..calls.inputs import CHEAP_SHARE, MOST_INPUTS, Arguments, GainAgain, InputCosts, copier
 from ..calls.source import Source
 from ..spec.comparison import EnteredName

@@ -17,8 +17,7 @@ from typing import Any, NamedTuple
 
 from llama_workbench.variants.outside import OutsideVariantError
 
-from ..calls.called import is_beside, refused
-from ..calls.gate import PayloadError
+from ..calls.called import PayloadError, is_beside, refused
 from .channel import raised_by
 from .devices import Spent
 from .functions import gained_again

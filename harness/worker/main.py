@@ -24,7 +24,7 @@ from .. import metrics, profilers
 from ..machine.modules import mentioning
 from ..slices import faces
 from ..spec.sample import RoundAnswer
-from . import blocks, gating, looks, rounds
+from . import gating, looks, rounds
 from .channel import Channel, serve
 from .functions import open_functions
 from .state import Worker, stand_ins
@@ -42,7 +42,7 @@ VERBS: Mapping[str, Callable[..., Any]] = {
     "admit": gating.admit,
     "freeze": freeze,
     "round": rounds.measure_round,
-    "block": blocks.measure_block,
+    "block": rounds.measure_block,
     "roof": looks.roof,
     "turns": looks.measure_in_turns,
     "alternate": looks.alternate,

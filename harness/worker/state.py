@@ -28,8 +28,7 @@ from ..calls.world import WorldTurn
 from ..spec.comparison import EnteredName
 from .channel import CUT_OFF, Channel
 from .devices import Callee, Device, Spent, device_of
-from .notes import Notes
-from .watch import CLOSED, Watch
+from .watch import CLOSED, Notes, Watch
 
 if TYPE_CHECKING:
     import torch
