@@ -1,21 +1,14 @@
-"""Runs that somebody ends: begun as real processes, signalled at some stage, and looked at afterwards.
-
-python -m tests.kills --trials 20      kill -9 at random moments, and what was lost or left behind by it
-"""
+"""Runs that somebody ends: begun as real processes, signalled at some stage, and looked at afterwards."""
 
 from __future__ import annotations
 
-import argparse
 import math
 import os
-import random
 import signal
 import subprocess
 import sys
-import tempfile
 import time
 import uuid
-import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -24,10 +17,7 @@ from pathlib import Path
 import psutil
 
 from llama_workbench import ROOT
-from llama_workbench.harness.session.judging import rejudge
 from llama_workbench.harness.stats.confidence import RESOLUTION
-from llama_workbench.harness.store.files import RunError, RunWarning
-from llama_workbench.harness.store.folder import RunFolder
 
 MODELS = ("team005_hybrid", "team005_proposal")
 """Alike: the same operations, in several files and in one."""
@@ -151,45 +141,3 @@ STAGES: dict[str, Callable[[Begun], object]] = {
     "profiles": lambda run: "profiles and memory" in run.said() and any("py-spy" in p.name() for p in run.others()),
 }
 """How each is told from outside."""
-
-
-# -- kill -9 at random -------------------------------------------------------------------------------------------------
-
-
-def trial(place: Path, seconds: float, stage: str) -> tuple[float, str, int, int, int]:
-    """kill -9 so long after a stage began: seconds, stage, finished rounds, those that are judged, orphans."""
-    with begun(place, "--budget=600") as run:
-        run.wait_until(lambda: stage not in STAGES or STAGES[stage](run))
-        time.sleep(seconds)
-        run.process.kill()
-        run.process.wait()
-        orphans = run.orphans()
-        try:
-            verdicts = rejudge(RunFolder(run.folder)).verdicts
-        except RunError:
-            verdicts = ()
-        judged = [effect.rounds for verdict in verdicts for effect in verdict.effects]
-        rounds = run.lines() or sum(RunFolder(run.folder).finished_rounds().values())  # it may have come to its end
-        return seconds, stage, rounds, sum(judged), len(orphans)
-
-
-def main(arguments: Sequence[str] | None = None) -> None:
-    """Print a line a trial, and the sums."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--trials", type=int, default=20)
-    parser.add_argument("--seed", type=int, default=0)
-    asked = parser.parse_args(arguments)
-    warnings.simplefilter("ignore", RunWarning)
-    rng = random.Random(asked.seed)
-    found = []
-    for number in range(asked.trials):
-        with tempfile.TemporaryDirectory() as place:
-            stage = rng.choice(["beginning", "starting", "gates", "rounds", "rounds"])
-            found.append(trial(Path(place), rng.uniform(0.0, 4.0), stage))
-        print("{:3}: {:.2f} s after {}: {} rounds, {} judged, {} orphans".format(number, *found[-1]), flush=True)
-    lost = sum(lines - judged for _, _, lines, judged, _ in found)
-    print(f"{sum(row[2] for row in found)} rounds, {lost} lost, {sum(row[4] for row in found)} orphans")
-
-
-if __name__ == "__main__":
-    main()

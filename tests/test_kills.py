@@ -165,15 +165,6 @@ def test_what_a_process_began_dies_with_the_parent_too(tmp_path):
     assert wait_for(lambda: not marked(mark)), marked(mark)
 
 
-def test_a_parent_that_dies_at_once_leaves_nothing_behind(tmp_path):
-    """The child has not even begun to ask for anything then."""
-    for number in range(5):
-        mark = f"{tmp_path}{number}"
-        program = PARENT.format("os.kill(os.getpid(), 9)")
-        subprocess.run([sys.executable, "-c", program], env=os.environ | {"OURS": mark}, cwd=ROOT, check=False)
-        assert wait_for(lambda mark=mark: not marked(mark)), marked(mark)
-
-
 BEGINS_A_LIFE = """
 import os, subprocess, sys, time
 from llama_workbench.harness.machine.bootstrap import tied

@@ -5,16 +5,19 @@ from __future__ import annotations
 import io
 import json
 import os
+import re
 import subprocess
 import sys
 from contextlib import redirect_stdout
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
 from conftest import Said
 from llama_workbench import ROOT
 from llama_workbench.harness.plan.options import every_option
+from llama_workbench.harness.plugin import progress
 from llama_workbench.harness.profilers import py_spy
 from llama_workbench.harness.session.judging import rejudge
 from llama_workbench.harness.slices.doctor import command as doctor
@@ -363,3 +366,39 @@ assert calls.count(1 + len(words)) == calls.count(1) + 1, calls  # the conftest 
 """
     done = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+# -- progress ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("steps", "said"),
+    [
+        ([(0.2, 10.0), (0.7, 10.0), (0.6, 10.0), (0.9, 10.0)], ["20", "70", "70", "90"]),
+        ([(1.0, 300.0), (0.97, 20.0), (1.0, 0.0)], ["99", "99", "100"]),  # what is nearly settled goes on
+    ],
+)
+def test_lines_of_progress_never_run_backwards_nor_end_while_seconds_are_left(
+    monkeypatch: pytest.MonkeyPatch, steps: list[tuple[float, float]], said: list[str]
+) -> None:
+    monkeypatch.setattr(progress, "REPORT_SECONDS", 0.0)
+    lines = progress.LineProgress(Console(file=(text := io.StringIO()), width=200))
+    for phase in ("rounds", "counts"):
+        lines.phase(phase)
+        for done, left in steps:
+            lines.step("a workload", done, left)
+    assert re.findall(r"(\d+) %", text.getvalue()) == said * 2
+
+
+def test_a_bar_never_runs_backwards_within_a_phase() -> None:
+    bar = progress.LiveProgress(Console(file=io.StringIO(), force_terminal=True))
+    try:
+        seen = []
+        for phase in ("rounds", "counts"):
+            bar.phase(phase)
+            for done in (0.2, 0.7, 0.6):
+                bar.step("a workload", done, 10.0)
+                seen.append(bar._progress.tasks[0].completed)
+        assert seen == [0.2, 0.7, 0.7] * 2
+    finally:
+        bar.close()

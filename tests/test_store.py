@@ -5,10 +5,8 @@ from __future__ import annotations
 import json
 import os
 import re
-import signal
 import subprocess
 import sys
-import textwrap
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -20,12 +18,15 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from llama_workbench import ROOT
 from llama_workbench.harness.machine import environment
 from llama_workbench.harness.spec.sample import Round, Sample
+from llama_workbench.harness.spec.table import NameColumn, Table
 from llama_workbench.harness.store.files import RunError, RunWarning
 from llama_workbench.harness.store.folder import RunFolder, describe, list_runs
 from llama_workbench.harness.store.schema import FORMAT, LIFE
 from llama_workbench.harness.store.tables import COLUMNS, data_base, read_table, table_of, write_table
+from tests.tables import table_of as table_from
 
 
 def a_round(number: int, workload: str = "prefill-tiny-t16", process: int = 0) -> Round:
@@ -188,36 +189,6 @@ def test_json_is_replaced_whole_and_holds_no_infinity(run: RunFolder) -> None:
 # -- kills and full disks ------------------------------------------------------------------------------------------
 
 
-def test_kill_9_keeps_every_finished_round(tmp_path: Path) -> None:
-    program = textwrap.dedent(
-        """
-        import sys
-        from tests.test_store import a_round
-        from llama_workbench.harness.store.folder import RunFolder
-        run = RunFolder.create(sys.argv[1])
-        for number in range(10**9):
-            run.append_round(a_round(number))
-            print(number, flush=True)
-        """
-    )
-    root = Path(__file__).resolve().parent.parent
-    child = subprocess.Popen(
-        [sys.executable, "-c", program, str(tmp_path / "run")], cwd=root, stdout=subprocess.PIPE, text=True
-    )
-    assert child.stdout is not None
-    for line in child.stdout:
-        if int(line) >= 20:
-            break
-    child.send_signal(signal.SIGKILL)
-    reported = [int(line) for line in child.stdout.read().split()] or [20]
-    child.wait()
-    child.stdout.close()
-
-    rounds = sorted(RunFolder(tmp_path / "run").read_samples().frame()["round"].unique())
-    assert rounds == list(range(len(rounds)))
-    assert len(rounds) > max(reported)
-
-
 FILL = """
 import json, sys
 from tests.test_store import a_round
@@ -246,54 +217,22 @@ print(json.dumps(said))
 """
 
 
-def check_a_full_disk(folder: Path, before: str = "") -> dict[str, object]:
-    """Fill `folder` up in a process of its own and check that nothing written before was lost."""
-    root = Path(__file__).resolve().parent.parent
+@pytest.mark.filterwarnings("error")
+def test_a_disk_without_room_loses_nothing(tmp_path: Path) -> None:
+    """A limit on the size of a file stands for a full disk, in a process of its own."""
+    folder = RunFolder.create(tmp_path / "run").path
+    before = "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, 20_000))\n"
     done = subprocess.run(
-        [sys.executable, "-c", before + FILL, str(folder)], cwd=root, capture_output=True, text=True, check=True
+        [sys.executable, "-c", before + FILL, str(folder)], cwd=ROOT, capture_output=True, text=True, check=True
     )
-    said: dict[str, object] = json.loads(done.stdout)
-    rounds = said["rounds"]
-    assert isinstance(rounds, int)
-    assert rounds > 5
-    assert f"{folder}/samples.jsonl: cannot append a round" in str(said["append"])
-    assert "Free some space" in str(said["append"])
-    assert "run.json: cannot be written" in str(said["json"])
-    assert "the earlier file is untouched" in str(said["json"])
+    said = json.loads(done.stdout)
+    assert said["rounds"] > 5
+    assert f"{folder}/samples.jsonl: cannot append a round" in said["append"] and "Free some space" in said["append"]
+    assert "run.json: cannot be written" in said["json"] and "the earlier file is untouched" in said["json"]
     run = RunFolder(folder)
     assert run.read_manifest() == {"format": 1, "unit": "life", "small": True}
-    assert sorted(run.read_samples().frame()["round"].unique()) == list(
-        range(rounds)
-    )  # and no warning: warnings are errors here
-    assert not list(folder.glob(".*.tmp"))
-    return said
-
-
-@pytest.mark.filterwarnings("error")
-def test_a_full_disk_loses_nothing(tmp_path: Path) -> None:
-    mounted = tmp_path / "small"
-    mounted.mkdir()
-    try:
-        done = subprocess.run(
-            ["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", str(mounted)], capture_output=True, check=False
-        )
-    except FileNotFoundError:
-        pytest.skip("no mount command here")
-    if done.returncode:
-        pytest.skip("mounting a small disk needs root; test_a_file_size_limit_loses_nothing covers the rest")
-    try:
-        said = check_a_full_disk(mounted)
-        assert "No space left on device" in str(said["append"])
-        assert "samples.parquet: cannot be written" in str(said["finish"])
-        assert (mounted / "samples.jsonl").exists()
-    finally:
-        subprocess.run(["umount", str(mounted)], check=True)
-
-
-@pytest.mark.filterwarnings("error")
-def test_a_file_size_limit_loses_nothing(tmp_path: Path) -> None:
-    run = RunFolder.create(tmp_path / "run")
-    check_a_full_disk(run.path, before="import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, 20_000))\n")
+    rounds = sorted(run.read_samples().frame()["round"].unique())  # and no warning: warnings are errors here
+    assert rounds == list(range(said["rounds"])) and not list(folder.glob(".*.tmp"))
 
 
 # -- what may be a run folder --------------------------------------------------------------------------------------
@@ -597,13 +536,6 @@ def test_a_first_token_that_cannot_be_is_refused(run: RunFolder, first: tuple[in
         run.read_samples().frame()
 
 
-def test_a_sample_lacks_no_column_whatever_was_timed(run: RunFolder) -> None:
-    path = finished(run)
-    pq.write_table(pq.read_table(path).drop_columns(["first_cpu_ns"]), path)
-    with pytest.raises(RunError, match="lacks the column first_cpu_ns"):
-        run.read_samples().frame()
-
-
 def test_the_first_run_of_a_project_leaves_a_gitignore_and_no_other_touches_it(tmp_path: Path) -> None:
     results = tmp_path / "results"
     RunFolder.create(under=results)
@@ -636,3 +568,43 @@ def test_a_data_base_that_gave_up_is_opened_anew() -> None:
     with data_base() as second:
         assert second.execute("SELECT current_setting('threads')").fetchall() == before == [(1,)]
         assert not second.execute("SHOW TABLES").fetchall()
+
+
+# -- tables in memory --------------------------------------------------------------------------------------------------
+
+FRAME = pd.DataFrame(
+    {"name": ["b", "a", "b", "c", "a"], "number": [3, -1, 3, 2**62, 5], "other": [7, 7, 7, -(2**62), 7]}
+)
+
+
+def test_rows_are_taken_by_their_names() -> None:
+    table = table_from(FRAME)
+    assert len(table) == 5 and table.names("name").values == ("b", "a", "c")
+    assert list(table.where(name="a").rows()) == [("a", -1, 7), ("a", 5, 7)]
+    assert len(table.where(name="nobody")) == 0
+    assert table.names("name").are("a", "c", "nobody").tolist() == [False, True, False, True, True]
+    with pytest.raises(TypeError, match="column number holds numbers"):
+        table.names("number")
+
+
+def test_keys_are_the_same_for_the_same_rows_and_in_their_order() -> None:
+    table = table_from(FRAME)
+    keys = table.keys("number", "name").tolist()
+    assert keys[0] == keys[2] and len(set(keys)) == 4
+    assert np.argsort(table.keys("number")).tolist() == np.argsort(FRAME["number"]).tolist()
+    many = Table({f"c{i}": np.arange(1000) % (i + 700) for i in range(9)})  # 700 to the 9th is no 64-bit number
+    wanted = pd.DataFrame(dict(many.columns)).groupby([*many.columns]).ngroup().tolist()
+    assert np.unique(many.keys(*many.columns), return_inverse=True)[1].tolist() == wanted
+    assert table.distinct("name", "other") == [("b", 7), ("a", 7), ("c", -(2**62))]
+
+
+def test_rows_of_two_tables_are_put_together() -> None:
+    first, second = table_from(FRAME[:2]), table_from(FRAME[2:])
+    pd.testing.assert_frame_equal(first.and_then(second).frame().astype({"name": str}), FRAME.astype({"name": str}))
+
+
+def test_a_table_without_rows_has_its_columns() -> None:
+    empty = Table({"name": NameColumn.of([]), "number": np.empty(0, dtype=np.int64)})
+    assert len(empty) == 0 and empty.distinct("name") == [] and list(empty.rows()) == []
+    assert empty.frame().dtypes.astype(str).tolist() == ["category", "int64"]
+    assert not len(empty.where(name="a")) and not len(empty["name"])

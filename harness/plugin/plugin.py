@@ -135,7 +135,7 @@ def pytest_configure(config: pytest.Config) -> None:
     if only_tests:
         if start.on:
             raise pytest.UsageError(f"--on {start.on}: tests compare functions on this machine only; leave out --on")
-        config.pluginmanager.register(SuiteSession(partial(options_of, config), _budget(config)))
+        config.pluginmanager.register(SuiteSession(partial(options_of, config), config.getoption("workbench_budget")))
         config.pluginmanager.register(AsvModules())
         return
     try:
@@ -148,7 +148,9 @@ def pytest_configure(config: pytest.Config) -> None:
         elif start.goes_on:
             from ..session.run import go_on
 
-            earlier, options = go_on(_run_alone(config, start.goes_on), options, request, budget=_budget(config))
+            earlier, options = go_on(
+                _run_alone(config, start.goes_on), options, request, budget=config.getoption("workbench_budget")
+            )
             plan = earlier.plan
         else:
             session.check(request, options)
@@ -173,15 +175,9 @@ def _fleet(config: pytest.Config, start: Start, request: Request, options: Optio
     earlier = _run_alone(config, start.goes_on) if start.goes_on else None
     if earlier is None and config.getoption("keyword", ""):
         raise pytest.UsageError(f"--on {start.on}: choose with --workloads and --variants; leave out -k")
-    kinds, budget = start.on_each_kind, _budget(config)
+    kinds, budget = start.on_each_kind, config.getoption("workbench_budget")
     measured_on = several_machines().measured_on
     return measured_on(start.on, request, options, on_each_kind=kinds, earlier=earlier, budget=budget)
-
-
-def _budget(config: pytest.Config) -> float | None:
-    """The seconds that were asked for."""
-    seconds: float | None = config.getoption("workbench_budget")
-    return seconds
 
 
 def options_of(config: pytest.Config) -> Options:

@@ -432,7 +432,7 @@ def go_on(
             raise PlanError(f"{folder.path} is a run of several machines: add the cluster to continue on, --on ray")
     checkpoint, claims = real_geometry(options), options.claims_folder
     earlier = Unfinished.read(folder, again=again, checkpoint=checkpoint, claims_folder=claims)
-    seconds = earlier.budget_seconds if budget is None else budget
+    seconds = earlier.manifest.sittings[-1].budget_seconds if budget is None else budget
     options = going_on(options, earlier.options).for_rounds(seconds)
     check(Request(device=earlier.plan.device), options)
     return earlier, options

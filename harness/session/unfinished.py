@@ -196,11 +196,6 @@ class Unfinished:
             raise RunError(self.folder.path, "another command resumed this run meanwhile", "Give the command again.")
 
     @property
-    def budget_seconds(self) -> float:
-        """What its last sitting was given."""
-        return self.manifest.sittings[-1].budget_seconds
-
-    @property
     def options(self) -> Options:
         """How it was made, as far as it keeps that. Raises RunError."""
         try:

@@ -204,10 +204,10 @@ class Sums:
         if not (self.path / MANIFEST).exists():
             return None
         listing = read_bytes(self.path / SUMS) if (self.path / SUMS).exists() else None
-        sums = _told(read_bytes(self.path / MANIFEST), listing)
-        if sums.wrong:
-            raise ChangedFile(self.path / sums.wrong, GONE if listing is None else CHANGED, RESTORE)
-        return sums.files
+        files, wrong = _listed(read_bytes(self.path / MANIFEST), listing)
+        if wrong:
+            raise ChangedFile(self.path / wrong, GONE if listing is None else CHANGED, RESTORE)
+        return files
 
     def check(self, name: str, content: bytes) -> None:
         """Raise ChangedFile where this is not the content that the run wrote into a file."""
@@ -300,27 +300,20 @@ def _writer(content: bytes) -> Any:
     return lambda temporary: temporary.write_bytes(content)
 
 
-@dataclass(frozen=True)
-class _Told:
-    """What run.json and SHA256SUMS say together: the checksums, or which of the two cannot be what the run wrote."""
-
-    files: Mapping[str, str] | None = None
-    wrong: str = ""
-
-
 @lru_cache(maxsize=8)
-def _told(manifest: bytes, listing: bytes | None) -> _Told:
+def _listed(manifest: bytes, listing: bytes | None) -> tuple[Mapping[str, str] | None, str]:
+    """What run.json and SHA256SUMS say together: the checksums, or which of the two cannot be what the run wrote."""
     if listing is None:
-        return _Told(wrong=SUMS if _facts(manifest).get("sealed") is True else "")
+        return None, SUMS if _facts(manifest).get("sealed") is True else ""
     *whole, rest = listing.decode("utf-8", errors="replace").split("\n")
     lines = [_LINE.fullmatch(line) for line in whole]
     files = {line[2]: line[1] for line in lines if line}
     if rest or len(files) < len(lines) or MANIFEST not in files:
-        return _Told(wrong=SUMS)
+        return None, SUMS
     if files[MANIFEST] == sha256(manifest):
-        return _Told(files)
+        return files, ""
     # A kill may come between the two: then the run goes on as if it had not been sealed yet.
-    return _Told(wrong="" if _facts(manifest).get("status") == "running" else MANIFEST)
+    return None, "" if _facts(manifest).get("status") == "running" else MANIFEST
 
 
 def _facts(manifest: bytes) -> Mapping[str, Any]:
