@@ -145,8 +145,9 @@ def busy_neighbours() -> Iterator[None]:
     """As many as there are cores."""
     with ExitStack() as stack:
         for _ in range(usable_cores()):
-            command = tied([sys.executable, "-P", "-c", NEIGHBOUR])
-            process = subprocess.Popen(command, stdin=subprocess.DEVNULL, env=child_environment())
+            process = subprocess.Popen(
+                tied([sys.executable, "-P", "-c", NEIGHBOUR]), stdin=subprocess.DEVNULL, env=child_environment()
+            )
             stack.callback(process.wait)
             stack.callback(process.kill)
         yield
