@@ -25,7 +25,7 @@ from llama_workbench.harness.report.comparison import Screen, screens
 from llama_workbench.harness.spec.comparison import Comparison, EnteredName, Metric
 from llama_workbench.harness.spec.regions import SECOND_MARGIN_PERCENT
 from llama_workbench.harness.spec.words import Cause, Word
-from llama_workbench.harness.stats.confidence import Interval, LookPlan, running_bounds, running_interval
+from llama_workbench.harness.stats.confidence import Interval, running_bounds, running_interval
 from llama_workbench.harness.store.files import JOURNAL, SAMPLES, VERDICTS, RunError, RunWarning
 from llama_workbench.harness.store.folder import RunFolder
 from llama_workbench.harness.store.schema import Noise
@@ -130,7 +130,19 @@ def pair(
     """The rounds of one comparison, with its interval at `alpha`, or with each end at `alpha`."""
     evidence = read_evidence(run, (variant, baseline))
     plan = replace(evidence.design.plan(workload, alpha), one_sided=one_sided)
-    return _paired(evidence, Comparison(workload, variant, baseline, metric), plan)
+    measured = evidence.differences(Comparison(workload, variant, baseline, metric))
+    lows, highs = running_bounds(measured.values, plan) if len(measured.values) else (np.empty(0), np.empty(0))
+    interval, ns = running_interval(measured.values, plan), measured.call_baseline_ns
+    return Paired(
+        effect=data.unasked(interval, workload=workload, variant=variant, baseline=baseline),
+        clock=evidence.clocks.of(workload, variant, baseline),
+        alpha=plan.of_both_ends,
+        ratios=np.exp(measured.values),
+        lows=np.exp(lows),
+        highs=np.exp(highs),
+        baseline_ns=ns if ns > 0 and math.isfinite(ns) else None,
+        invalid_share=measured.invalid_share,
+    )
 
 
 def versus(run: data.Run, baseline: str, variant: str) -> Versus:
@@ -184,43 +196,21 @@ def process_times_ns(run: data.Run, workload: str, sides: Collection[str]) -> di
 def call_ns(run: data.Run, workload: str, variant: str) -> float | None:
     """The time of a call in the rounds, as every page tells it: that of the workload's baseline, and of another
     variant what its ratio makes of that. None where the two shared no rounds, or these cannot be read."""
+    baseline = data.experiment(run, workload).baseline or ""
+    asked = [effect.variant for claim in run.claims for effect in claim.effects if effect.workload == workload]
     try:
-        return _call_ns(run, workload, variant)
+        names = {name for group in timed_together(run).get(workload, ()) if variant in group for name in group}
+        others = (name for name in [*asked, *sorted(names)] if name in names and name != baseline)
+        other = next(others, "") if variant == baseline else variant
+        if baseline not in names or not other:
+            return None
+        evidence = read_evidence(run, (baseline, other))
+        apart = evidence.differences(Comparison(workload, other, baseline))
+        effect, _ = timing(run, evidence, workload, other, baseline)
     except (RunError, ValueError):
         return None
-
-
-def _call_ns(run: data.Run, workload: str, variant: str) -> float | None:
-    baseline = data.experiment(run, workload).baseline or ""
-    names = {name for group in timed_together(run).get(workload, ()) if variant in group for name in group}
-    asked = [effect.variant for claim in run.claims for effect in claim.effects if effect.workload == workload]
-    others = (name for name in [*asked, *sorted(names)] if name in names and name != baseline)
-    other = next(others, "") if variant == baseline else variant
-    if baseline not in names or not other:
-        return None
-    evidence = read_evidence(run, (baseline, other))
-    apart = evidence.differences(Comparison(workload, other, baseline))
-    effect, _ = timing(run, evidence, workload, other, baseline)
     ns = apart.call_baseline_ns if variant == baseline else apart.call_baseline_ns / (effect.value or math.nan)
     return ns if ns > 0 and math.isfinite(ns) else None
-
-
-def _paired(evidence: Evidence, comparison: Comparison, plan: LookPlan) -> Paired:
-    measured = evidence.differences(comparison)
-    lows, highs = running_bounds(measured.values, plan) if len(measured.values) else (np.empty(0), np.empty(0))
-    interval = running_interval(measured.values, plan)
-    ns = measured.call_baseline_ns
-    sides = {name: getattr(comparison, name) for name in ("workload", "variant", "baseline")}
-    return Paired(
-        effect=data.unasked(interval, **sides),
-        clock=evidence.clocks.of(*sides.values()),
-        alpha=plan.of_both_ends,
-        ratios=np.exp(measured.values),
-        lows=np.exp(lows),
-        highs=np.exp(highs),
-        baseline_ns=ns if ns > 0 and math.isfinite(ns) else None,
-        invalid_share=measured.invalid_share,
-    )
 
 
 SMALL_BYTES = 8 << 20
