@@ -32,7 +32,7 @@ from llama_workbench.dashboard.export.svg import STEPS
 from llama_workbench.dashboard.sections.flames import KINDS, aligned
 from llama_workbench.dashboard.views import data
 from tests.dashboard_pages import alts, everything, open_in_app, read
-from tests.test_dashboard_functions import home as home
+from tests.test_dashboard_agree import functions_home as functions_home
 
 FIRST = RunFolder(ROOT / "results" / "baselines" / "first-comparison")
 
@@ -277,12 +277,12 @@ def test_page_and_exported_page_show_the_code_alike() -> None:
 
 
 def test_the_page_has_the_number_the_picture_why_and_the_edited_line(
-    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    functions_home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    run = RunFolder(home / "runs" / "two")
+    run = RunFolder(functions_home / "runs" / "two")
     entry = sampled(tmp_path, CASES["a guard that returns early"], ("old.total", "new.total"), "numbers")
     run.write_json("causes.json", [entry | {"seconds": 9.0}])
-    app = open_in_app("comparison", monkeypatch, home)
+    app = open_in_app("comparison", monkeypatch, functions_home)
     (run.path / "causes.json").unlink()
     assert not app.exception
     [title] = [each.value for each in app.header if each.proto.anchor == "answer"]

@@ -1,35 +1,49 @@
-"""The History page and what it stands on: ratios kept beside a run, runs paired by the rules of `workbench compare`."""
+"""Many runs: their course and what it stands on, two runs by the rules of `workbench compare`, runs that go on, and
+runs of several machines."""
 
 from __future__ import annotations
 
 import json
 import math
 import shutil
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pytest
-
-from llama_workbench.commands.app import main
-from llama_workbench.harness.baselines.course import change_points_of
-from llama_workbench.harness.baselines.regressions import compare
-from llama_workbench.harness.report import standings as standings_module
-from llama_workbench.harness.report.standings import measure_standings, read_standings, write_standings
-from llama_workbench.harness.spec.sample import Round
-from llama_workbench.harness.store.files import STANDINGS
-from llama_workbench.harness.store.folder import RunFolder
-from tests.dashboard_pages import alts, everything, open_in_app, texts
-from tests.dashboard_runs import HOSTILE, MARKUP, add_broken
-from tests.runs import ENVIRONMENT, write_run
 
 pytest.importorskip("streamlit", reason="the dashboard's packages are not installed")
 pytest.importorskip("plotly", reason="the dashboard's packages are not installed")
 
+import re
+from contextlib import closing
+from urllib.parse import parse_qs
 
+from streamlit.testing.v1 import AppTest
+
+from llama_workbench.commands.app import main
 from llama_workbench.dashboard.export import svg as colours
 from llama_workbench.dashboard.sections import course
+from llama_workbench.dashboard.views import data, entries
 from llama_workbench.dashboard.views import entries as entry_views
+from llama_workbench.harness.baselines.course import change_points_of
+from llama_workbench.harness.baselines.regressions import compare
+from llama_workbench.harness.machine.lifeline import Lock, is_held
+from llama_workbench.harness.report import standings as standings_module
+from llama_workbench.harness.report.standings import measure_standings, read_standings, write_standings
+from llama_workbench.harness.slices.fleet.folder import FleetFolder
+from llama_workbench.harness.slices.fleet.machines import combine, judge_fleet
+from llama_workbench.harness.spec.sample import Round
+from llama_workbench.harness.store.files import MANIFEST, STANDINGS
+from llama_workbench.harness.store.folder import RunFolder, RunSummary
+from llama_workbench.harness.store.verdict_schema import Machine
+from tests import runs
+from tests.dashboard_pages import alts, everything, open_in_app, strips, texts
+from tests.dashboard_runs import HOSTILE, MARKUP, add_broken
+from tests.runs import CLAIMS, ENVIRONMENT, write_run
+from tests.test_fleet import ONLY, OTHER
 
 MODEL, PART = "prefill-15m-t128", "mask-create-apply-t128"
 SLOWER = {"team005_proposal": 1.09 * 1.25}
@@ -255,3 +269,253 @@ def test_one_run_broken_folders_and_none_at_all(tmp_path: Path, monkeypatch: pyt
     samples.write_bytes(bytes(data_))
     app = open_in_app("history", monkeypatch, tmp_path)
     assert not app.exception and "run-2: samples.parquet" in everything(app) and len(alts(app)) == 1
+
+
+# The two_page that compares two runs: the rows of `workbench compare`, the largest proven change first.
+
+
+# After dashboard_pages, which skips these tests where the dashboard's packages are missing.
+
+
+@pytest.fixture(scope="module")
+def two_runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two runs, the newer one with a slower proposal and a much slower masked variant; the older one is saved too."""
+    results = tmp_path_factory.mktemp("two-runs")
+    slower = {"team005_proposal": 1.09 * 1.3, "team006_before": 1.8, "team005_hybrid": 1.09 * 1.12}
+    for number, factors in ((1, {}), (2, slower)):
+        manifest = {"started": f"2026-01-0{number}T03:04:05+00:00"}
+        folder = results / "runs" / f"run-{number}"
+        write_run(folder, seed=number, rounds=30, only=[MODEL, PART], manifest=manifest, factors=factors)
+    shutil.copytree(results / "runs" / "run-1", results / "baselines" / "main")
+    return results
+
+
+@pytest.fixture
+def two_page(two_runs: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., AppTest]:
+    return lambda **link: open_in_app("two_runs", monkeypatch, two_runs, **link)
+
+
+def tables(app: AppTest) -> list[pd.DataFrame]:
+    """What is decided, and what is not."""
+    return [shown.value for shown in app.dataframe]
+
+
+def test_its_rows_are_those_of_the_command_and_the_largest_proven_change_is_first(
+    two_page: Callable[..., AppTest], two_runs: Path
+) -> None:
+    app = two_page(run="run-2")
+    assert not app.exception, app.exception[0].stack_trace
+    assert not app.warning
+    by_command = compare(RunFolder(two_runs / "baselines" / "main"), RunFolder(two_runs / "runs" / "run-2"))
+    times = [row for row in by_command.rows if row.what == "time"]
+    told, folded = tables(app)
+    shown = pd.concat([told, folded])
+    assert set(folded["answer"]) == {"inconclusive"} and not {"inconclusive"} & {*told["answer"]}
+    assert app.expander[0].label == f"{len(folded)} inconclusive"
+    assert sorted(zip(shown["variant"], shown["answer"], strict=True)) == sorted((r.variant, r.verdict) for r in times)
+    proven = [answer in entries.PROVEN for answer in shown["answer"]]
+    assert any(proven) and not all(proven) and proven == sorted(proven, reverse=True)
+    first = shown.iloc[0]
+    [drawn] = alts(app)
+    assert drawn.index("team006_before on ") < drawn.index("team005_proposal on "), "the largest change is drawn first"
+    assert ", slower." in drawn and "against" not in drawn
+    assert (first["variant"], first["answer"]) == ("team006_before", "regression") and first["change"].startswith("+")
+    assert "regression" in everything(app) and "Threshold" in everything(app)
+
+
+def test_a_choice_is_in_the_link_and_one_that_is_not_there_is_named(two_page: Callable[..., AppTest]) -> None:
+    app = two_page(run="run-1", base="run-2")
+    assert app.selectbox(key="base").value == "run-2" and set(tables(app)[0]["answer"]) >= {"improvement"}
+    assert "gone is not here" in everything(two_page(run="run-2", base="gone"))
+
+
+def test_a_run_is_not_compared_with_its_own_copy(two_runs: Path) -> None:
+    listed = entries.RunList(two_runs).entries()
+    assert list(entries.to_compare_with("baselines/main", listed)) == ["run-2"]
+    assert list(entries.to_compare_with("run-2", listed)) == ["baselines/main"]
+
+
+def test_a_run_that_shares_a_workload_comes_before_saved_ones_that_do_not() -> None:
+    listed = [
+        entry("shown", MODEL),
+        entry("functions", "texts"),
+        entry("baselines/other", "words"),
+        entry("same", MODEL),
+    ]
+    assert list(entries.to_compare_with("shown", listed)) == ["same", "baselines/other", "functions"]
+
+
+def test_a_run_of_the_same_machine_comes_before_a_saved_one_of_another() -> None:
+    listed = [
+        entry("shown", MODEL, machine="a Xeon"),
+        entry("baselines/other", MODEL, machine="an EPYC"),
+        entry("same", MODEL, machine="a Xeon"),
+        entry("functions", "texts", machine="a Xeon"),
+    ]
+    assert list(entries.to_compare_with("shown", listed)) == ["same", "baselines/other", "functions"]
+
+
+def test_a_run_that_shares_a_side_comes_first() -> None:
+    listed = [
+        entry("shown", "texts", sides=("old.f", "new.f")),
+        entry("other", "texts", sides=("old.g", "new.g")),
+        entry("same", "texts", sides=("old.f", "newer.f")),
+    ]
+    assert list(entries.to_compare_with("shown", listed)) == ["same", "other"]
+
+
+def entry(name: str, *workloads: str, machine: str = "", sides: tuple[str, ...] = ()) -> entries.Entry:
+    timed = tuple((workload, side) for workload in workloads for side in sides)
+    summary = RunSummary(Path(name), name, "complete", workloads=workloads, machine=machine, timed=timed)
+    return entries.Entry(name, summary)
+
+
+def test_a_run_alone_and_one_that_has_nothing_in_common_say_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_run(tmp_path / "runs" / "run-1", rounds=12, only=[MODEL])
+    assert "no other run" in everything(open_in_app("two_runs", monkeypatch, tmp_path))
+    write_run(tmp_path / "runs" / "run-2", rounds=12, only=[PART])
+    assert "no variant and workload in common" in everything(
+        open_in_app("two_runs", monkeypatch, tmp_path, run="run-2")
+    )
+
+
+def test_a_damaged_run_is_named(two_runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    copied = tmp_path / "results"
+    shutil.copytree(two_runs, copied)
+    for folder in (copied / "baselines" / "main", copied / "runs" / "run-1"):
+        content = bytearray((folder / "samples.parquet").read_bytes())
+        content[100:200] = bytes(100)  # within a two_page: lists of runs read the end of the file alone
+        (folder / "samples.parquet").write_bytes(content)
+    app = open_in_app("two_runs", monkeypatch, copied, run="run-2")
+    assert not app.exception and "cannot be compared" in app.warning[0].value
+    assert "samples.parquet" in everything(app)
+
+
+# A run that is being measured does not take the front page; a line says how far it is. A killed one is called so.
+
+
+@pytest.fixture
+def going_on(tmp_path: Path) -> Path:
+    """A run that is complete, and a newer one that is not."""
+    runs.write_run(tmp_path / "runs" / "old", rounds=12, only=("prefill-15m-t128",))
+    newer = runs.write_run(tmp_path / "runs" / "new", rounds=12, only=("prefill-15m-t128",))
+    manifest = newer.read_manifest()
+    [experiment] = manifest["experiments"]
+    changed = {"status": "running", "started": "2030-01-01T00:00:00+00:00", "budget_seconds": 200.0, "sealed": None}
+    newer.write_json(MANIFEST, manifest | changed | {"experiments": [experiment | {"seconds": 50.0}]})
+    return tmp_path
+
+
+def test_the_run_that_goes_on_is_told_and_another_is_shown(going_on: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with closing(Lock()) as lock:
+        lock.take(going_on / "runs" / "new")
+        listed = entries.RunList(going_on).entries()
+        assert entries.first_shown(listed).name == "old"
+        assert [str(each) for each in entries.going_on(listed)] == [
+            "new is being measured (yardstick, team006_before, team006_after and 2 more on prefill-15m-t128): "
+            "25 % of the time for its rounds is used, 2 min 30 s left."
+        ]
+        assert data.read_run(going_on / "runs" / "new").unfinished.startswith("This run goes on")
+        app = open_in_app("answer", monkeypatch, going_on)
+        text = everything(app)
+        assert not app.exception and "25 % of the time for its rounds" in text
+        assert re.search(r"So far: [\d.]+× \[[\d.]+, [\d.]+\] team006_after against team006_before on prefill", text)
+        assert dict(app.query_params)["run"] == "old"
+
+
+def test_a_killed_run_is_called_killed(going_on: Path) -> None:
+    folder = going_on / "runs" / "new"
+    (folder / ".lock").write_text("1\n")
+    assert not is_held(folder)
+    listed = entries.RunList(going_on).entries()
+    assert entries.going_on(listed) == [] and entries.first_shown(listed).name == "old"
+    assert data.read_run(folder).unfinished.startswith("This run was killed")
+
+
+def test_where_only_one_goes_on_it_is_shown(going_on: Path) -> None:
+    listed = [entry for entry in entries.RunList(going_on).entries() if entry.name == "new"]
+    assert entries.first_shown(listed).name == "new"
+
+
+# The dashboard on a run of several machines: a row a machine kind, their mean, and the way to each machine's run.
+
+
+KINDS = ("Simulated CPU, 2 cores", "Another CPU, 2 cores")
+FLEET_PART = {"claim": "mask-caching-6-11", "part": "whole prefill"}
+
+
+@pytest.fixture(scope="module")
+def fleet_home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A results folder with the runs of three machines of two kinds, and with what they were combined to."""
+    results = tmp_path_factory.mktemp("results")
+    slow = {"prefill-15m-t128/team006_after": 1.02}
+    made = [write_run(results / "runs/old", only=ONLY, rounds=30)]
+    for seed, name in enumerate(("new", "newer"), 1):
+        folder = results / "runs" / name
+        made.append(write_run(folder, seed=seed, only=ONLY, rounds=30, environment=OTHER, factors=slow))
+    combine(made, results / "runs/fleet")
+    return results
+
+
+@pytest.fixture
+def fleet_page(fleet_home: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., AppTest]:
+    def opened(name: str, **link: str) -> AppTest:
+        app = open_in_app(name, monkeypatch, fleet_home, **link)
+        assert not app.exception, app.exception
+        return app
+
+    return opened
+
+
+def test_a_fleet_is_the_first_run_that_is_shown(fleet_page: Callable[..., AppTest]) -> None:
+    app = fleet_page("answer")
+    text = everything(app)
+    assert "3 machines: Simulated CPU, 2 cores, Another CPU, 2 cores #1" in text
+    assert "prefill-15m-t128 on Another CPU, 2 cores #2: 1.0" in str(strips(app)) and not app.warning
+    names = [option for option in app.selectbox[0].options if "fleet/" in option]
+    assert len(names) == 3 and "fleet" in app.selectbox[0].options[0]
+
+
+def test_the_claim_has_a_row_a_kind_of_machine_and_one_for_the_mean(fleet_page: Callable[..., AppTest]) -> None:
+    app = fleet_page("claim", run="fleet", **FLEET_PART)
+    text, table = everything(app), app.dataframe[0].value
+    assert list(table["machine"]) == [*KINDS, "mean of these 3 machines"] and set(table["on"]) == {"prefill-15m-t128"}
+    assert all(re.fullmatch(r"1\.0\d+× \[[\d.]+, [\d.]+\]", told) for told in table["value [interval]"])
+    assert "Depends on the machine" in text and "they differ by 2." in text and "without a common point" in text
+    query = [parse_qs(link.proto.query_string) for link in app.get("page_link")]
+    runs = [each["run"][0] for each in query if each.get("run", ["fleet"])[0].startswith("fleet/")]
+    assert len(runs) == 3 and all(each["claim"] == ["mask-caching-6-11"] for each in query if each["run"][0] in runs)
+    inside = everything(fleet_page("claim", run=runs[0], **FLEET_PART))
+    assert "Process by process" in inside and "Machine by machine" not in inside
+
+
+@pytest.mark.parametrize("name", ["breakdown", "attribution", "memory", "trust"])
+def test_what_lies_with_the_machines_is_a_link_away(fleet_page: Callable[..., AppTest], name: str) -> None:
+    app = fleet_page(name, run="fleet")
+    assert "This run is of several machines" in everything(app) and not app.warning
+    here = [link for link in app.get("page_link") if "run=fleet%2F" in link.proto.query_string]
+    assert len(here) == 3 and "several machines" not in everything(fleet_page(name, run="old"))
+
+
+def test_history_shows_each_run_once(fleet_page: Callable[..., AppTest], fleet_home: Path) -> None:
+    assert not fleet_page("history").warning
+    listed = entries.RunList(fleet_home).entries()
+    assert [entry.is_machine for entry in listed].count(True) == 3 and [entry.is_fleet for entry in listed].count(
+        True
+    ) == 1
+    names = {entry.name for entry in entries.without_copies(listed)}
+    assert names == {"fleet", "old", "new", "newer"} and entries.first_shown(listed).name == "fleet"
+
+
+def test_what_machines_say_of_themselves_is_no_markup(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fleet = FleetFolder.create(tmp_path / "runs/hostile")
+    environment = {"cpu_model": f"{HOSTILE} {MARKUP}"}
+    for name in ("a", "b"):
+        write_run(fleet.machine(name), seed=ord(name), only=ONLY, rounds=12, environment=environment)
+    left_out = Machine(name="c", status="left out", reason=f"{HOSTILE} {MARKUP}")
+    listed = [Machine(name="a"), Machine(name="b"), left_out]
+    fleet.write(listed, claims=CLAIMS, status="complete")
+    judge_fleet(fleet.path)
+    app = open_in_app("claim", monkeypatch, tmp_path, run="hostile")
+    assert not app.exception and HOSTILE in app.dataframe[0].value["machine"].to_string()
+    assert not any(re.search(r"(?<!\\)<script", str(each.value)) for each in [*app.markdown, *app.caption])
