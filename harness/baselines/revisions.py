@@ -24,33 +24,37 @@ _WORDS = {Word.SUPPORTED: SLOWER, Word.REFUTED: NOT_SLOWER}
 
 @dataclass(frozen=True)
 class RevisionRow:
-    """A subject on one of the things that it was called with. counts_decide: where the time cannot tell, its
-    instructions do. run: as it is shown. base_lacks_it: the earlier revision alone could not import it."""
+    """A subject on one of the things that it was called with. screen: None where it could not be measured.
+    counts_decide: where the time cannot tell, its instructions do. run: as it is shown. is_missing: whether one of the
+    revisions does not have it. why: why it has no screen."""
 
     subject: str
-    screen: Screen
-    counts_decide: bool
-    run: str
-    base_lacks_it: bool = False
+    screen: Screen | None = None
+    counts_decide: bool = False
+    run: str | None = None
+    is_missing: bool = False
+    why: str = ""
 
     @property
     def by_time(self) -> str:
         """Whether it is slower by more than the limit, by time."""
-        if self.base_lacks_it:
+        if self.is_missing:
             return MISSING
-        if self.screen.effect.cause in (Cause.BEYOND_ROOF, Cause.REFUSED):
+        if self.screen is None:
+            return INCONCLUSIVE
+        if self.cause in (Cause.BEYOND_ROOF, Cause.REFUSED):
             return REFUSED
         return _WORDS.get(Word(self.screen.effect.verdict), INCONCLUSIVE)
 
     @property
     def cause(self) -> Cause:
         """Why the time is as it is, where more than its interval says so."""
-        return self.screen.effect.cause
+        return self.screen.effect.cause if self.screen else Cause.NOT_MEASURED
 
     @property
     def counted(self) -> Measure | None:
         """Its instructions, where they were counted."""
-        return self.screen.instructions
+        return self.screen.instructions if self.screen else None
 
     @property
     def verdict(self) -> str:
@@ -62,6 +66,8 @@ class RevisionRow:
     @property
     def reason(self) -> str:
         """Why it cannot be told, or what told it in the place of the time."""
+        if self.screen is None:
+            return self.why
         if self.verdict != self.by_time and self.counted is not None:
             return f"the time is inconclusive; instructions: {self.counted.change}"
         return "; ".join(self.screen.effect.said)
@@ -70,54 +76,32 @@ class RevisionRow:
     def cells(self) -> tuple[str, str, str, str]:
         """What it was called with, its time in the later revision over that in the earlier one, from how many processes
         that is known, and its instructions."""
+        if self.screen is None:
+            return "", "not measured", "", ""
         effect, counted = self.screen.effect, self.counted
         return effect.workload, time_text(effect), str(effect.rounds), counted.change if counted else ""
 
     def to_json(self) -> dict[str, Any]:
         """As `compare-revisions --json` prints it."""
-        effect, counted = self.screen.effect, self.counted
+        effect, counted = self.screen.effect if self.screen else None, self.counted
+        has_rounds = effect is not None and bool(effect.rounds)
         return {
             "subject": self.subject,
-            "workload": effect.workload,
-            "ratio": effect.ratio if effect.rounds else None,
-            "low": effect.low if effect.rounds else None,
-            "high": effect.high if effect.high < float("inf") else None,
-            "rounds": effect.rounds,
+            "workload": effect.workload if effect else None,
+            "ratio": effect.ratio if effect and has_rounds else None,
+            "low": effect.low if effect and has_rounds else None,
+            "high": effect.high if effect and effect.high < float("inf") else None,
+            "rounds": effect.rounds if effect else 0,
             "verdict": self.verdict,
             "cause": self.cause,
             "reason": self.reason,
             "instructions_percent": 100 * (counted.ratio - 1) if counted else None,
-            "where": self.screen.where,
+            "where": self.screen.where if self.screen else "",
             "run": self.run,
         }
 
 
-@dataclass(frozen=True)
-class UnmeasuredRow:
-    """A subject that could not be measured. verdict: missing, where one of the revisions does not have it, or cannot
-    tell. reason: why."""
-
-    subject: str
-    verdict: str
-    reason: str
-    by_time: str = INCONCLUSIVE
-    cause: Cause = Cause.NOT_MEASURED
-    counted: None = None
-    screen: None = None
-    run: str = ""
-    cells: tuple[str, str, str, str] = ("", "not measured", "", "")
-
-    def to_json(self) -> dict[str, Any]:
-        """As `compare-revisions --json` prints it."""
-        numbers = ("workload", "ratio", "low", "high", "instructions_percent", "run")
-        row = {"subject": self.subject, "verdict": self.verdict, "reason": self.reason, "cause": self.cause}
-        return row | dict.fromkeys(numbers) | {"rounds": 0, "where": ""}
-
-
-Row = RevisionRow | UnmeasuredRow
-
-
-def exit_code(rows: Sequence[Row]) -> VerbExit:
+def exit_code(rows: Sequence[RevisionRow]) -> VerbExit:
     """Whether one is slower; else, of those that are undecided, the first of: a side is wrong, is refused or has too
     little time, cannot be told. A subject that a revision lacks has no say, as long as there are others."""
     words = {row.verdict for row in rows}
@@ -136,7 +120,7 @@ def time_text(effect: Effect) -> str:
     return f"{digits(1 / effect.ratio)} [{ends}]"
 
 
-def revisions_markdown(rows: Sequence[Row], base: str, new: str, percent: float, environments: str) -> str:
+def revisions_markdown(rows: Sequence[RevisionRow], base: str, new: str, percent: float, environments: str) -> str:
     """The summary for a pull request: the answer, a row each, and each comparison's screen folded away. base, new: both
     revisions in words; environments: that of each side, in words.
 

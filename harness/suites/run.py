@@ -20,7 +20,7 @@ from rich.text import Text
 from llama_workbench import ROOT
 from llama_workbench.variants import FUNCTION_YARDSTICK, digests
 
-from ..baselines.revisions import INCONCLUSIVE, NOT_SLOWER, SLOWER, RevisionRow, Row, time_text
+from ..baselines.revisions import INCONCLUSIVE, NOT_SLOWER, SLOWER, RevisionRow, time_text
 from ..calls.revisions import WORKING_TREE, commit_of, files_of, name_of, repository_of, revision_text
 from ..evidence.effect import ALPHA
 from ..measure.participants import MeasureError, Progress
@@ -506,9 +506,9 @@ def call_seconds(folder: RunFolder) -> dict[str, list[float]]:
 # What a run of a suite shows: a row for each test.
 
 
-def difference(row: Row, percent: float) -> str:
+def difference(row: RevisionRow, percent: float) -> str:
     """What became of a test, in words. percent: how much more time counts as slower."""
-    if not isinstance(row, RevisionRow) or row.verdict not in (SLOWER, NOT_SLOWER, INCONCLUSIVE):
+    if row.screen is None or row.verdict not in (SLOWER, NOT_SLOWER, INCONCLUSIVE):
         return row.verdict
     effect = row.screen.effect
     if row.screen.is_doubtful or not effect.rounds or math.isinf(effect.high):
@@ -524,11 +524,11 @@ def difference(row: Row, percent: float) -> str:
     return f"not {percent:g} % slower" if row.verdict == NOT_SLOWER else INCONCLUSIVE
 
 
-def by_impact(rows: Sequence[Row]) -> list[Row]:
+def by_impact(rows: Sequence[RevisionRow]) -> list[RevisionRow]:
     """The slowest first, then what became faster, then the rest."""
 
-    def impact(row: Row) -> tuple[int, float]:
-        if not isinstance(row, RevisionRow):
+    def impact(row: RevisionRow) -> tuple[int, float]:
+        if row.screen is None:
             return 2, 0.0
         effect = row.screen.effect
         if effect.rounds and (effect.high < 1 or effect.low > 1):
@@ -545,7 +545,9 @@ def own_words(tests: Mapping[str, Test]) -> dict[str, Mapping[str, str]]:
     return {head: texts for head, texts in columns.items() if any(texts.values())}
 
 
-def suite_table(rows: Sequence[Row], revisions: tuple[str, str], percent: float, tests: Mapping[str, Test]) -> Table:
+def suite_table(
+    rows: Sequence[RevisionRow], revisions: tuple[str, str], percent: float, tests: Mapping[str, Test]
+) -> Table:
     """A row for each test of two sides; then why those have no number that have none."""
     base, new = map(revision_text, revisions)
     own = own_words(tests)
@@ -554,7 +556,7 @@ def suite_table(rows: Sequence[Row], revisions: tuple[str, str], percent: float,
         table.add_column(Text(head), overflow="fold")
     for row in rows:
         before = after = time = ""
-        if isinstance(row, RevisionRow) and row.screen.effect.rounds:
+        if row.screen is not None and row.screen.effect.rounds:
             before, after = call_times(row.screen.call_ns)
             time = time_text(row.screen.effect)
         words = [texts.get(row.subject, "") for texts in own.values()]

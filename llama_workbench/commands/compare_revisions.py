@@ -19,7 +19,7 @@ from llama_workbench.harness.spec.words import Cause, VerbExit
 from .shared import MOST_USED, AsJson, Failure, Listed, ends, print_json, show, table, takes, write_file
 
 if TYPE_CHECKING:
-    from llama_workbench.harness.baselines.revisions import Row
+    from llama_workbench.harness.baselines.revisions import RevisionRow
     from llama_workbench.harness.report.comparison import Screen
     from llama_workbench.harness.session.questions import Inputs
     from llama_workbench.harness.session.run import Result
@@ -194,9 +194,9 @@ def _suite_rows(
     budget: float | None,
     build: str,
     as_json: bool,
-) -> list[Row]:
+) -> list[RevisionRow]:
     """Compare a suite of benchmarks, and print a row for each of its tests. Raises Failure."""
-    from llama_workbench.harness.baselines.revisions import MISSING, RevisionRow, UnmeasuredRow
+    from llama_workbench.harness.baselines.revisions import RevisionRow
     from llama_workbench.harness.suites.run import by_impact, compare_suites, suite_table
 
     if budget is not None:
@@ -205,8 +205,9 @@ def _suite_rows(
         suite = compare_suites(paths, revisions, asked, Options(), progress, budget, build)
     result = _whole(suite.result)
     run = str(shown(result.folder.path))
-    rows: list[Row] = [RevisionRow(each.effect.workload, each, False, run) for each in asked_screens(paths[0], result)]
-    rows += [UnmeasuredRow(test, MISSING, f"only in {side}") for test, side in suite.only_at().items()]
+    screens = asked_screens(paths[0], result)
+    rows = [RevisionRow(screen.effect.workload, screen, run=run) for screen in screens]
+    rows += [RevisionRow(test, is_missing=True, why=f"only in {side}") for test, side in suite.only_at().items()]
     rows = by_impact(rows)
     if not as_json:
         show(suite_table(rows, revisions, asked.percent, suite.tests))
@@ -217,15 +218,15 @@ def _suite_rows(
 
 def _rows(
     subjects: Sequence[str], measure: Callable[[str], Result], *, counts: bool
-) -> tuple[list[Row], Mapping[str, SideEnvironment]]:
+) -> tuple[list[RevisionRow], Mapping[str, SideEnvironment]]:
     """What each subject came to, and the environments of the sides. What goes wrong with one takes no other's row away;
     where nothing else happened, that of the first is raised."""
-    from llama_workbench.harness.baselines.revisions import INCONCLUSIVE, MISSING, RevisionRow, UnmeasuredRow
+    from llama_workbench.harness.baselines.revisions import RevisionRow
     from llama_workbench.harness.session.questions import MissingAt
     from llama_workbench.harness.session.run import USER_ERRORS
 
     user_errors: tuple[type[Exception], ...] = (Failure, *USER_ERRORS)
-    rows: list[Row] = []
+    rows: list[RevisionRow] = []
     faults: list[Exception] = []
     environments: Mapping[str, SideEnvironment] = {}
     for name in subjects:
@@ -234,10 +235,10 @@ def _rows(
             screens = asked_screens(name, result)
         except MissingAt as error:
             typer.echo(f"workbench: {error}", err=True)
-            rows.append(UnmeasuredRow(name, MISSING, error.reason))
+            rows.append(RevisionRow(name, is_missing=True, why=error.reason))
         except user_errors as error:
             faults.append(error)
-            rows.append(UnmeasuredRow(name, INCONCLUSIVE, str(error)))
+            rows.append(RevisionRow(name, why=str(error)))
         else:
             environments = result.manifest.environments
             entries = [entry for experiment in result.manifest.experiments for entry in experiment.excluded]
@@ -329,7 +330,7 @@ def shown(path: Path) -> Path:
     return path.resolve().relative_to(here) if path.resolve().is_relative_to(here) else path
 
 
-def _show(rows: list[Row], new: str, base: str, percent: float) -> None:
+def _show(rows: list[RevisionRow], new: str, base: str, percent: float) -> None:
     from llama_workbench.harness.baselines.revisions import MISSING, UNDECIDED
 
     counted = any(row.counted for row in rows)
