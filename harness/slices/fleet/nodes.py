@@ -330,7 +330,7 @@ class Driver:
         """tell: takes lines of progress. stopped: set once all nodes shall end in order, and nothing more begin."""
         self.cluster, self.order, self.tell, self.stopped = cluster, order, tell, stopped
         self.fleet = FleetFolder(order.folder)
-        self.machines = self.fleet.machines()
+        self.machines = {machine.name: machine for machine in self.fleet.machines()}
         self.code = code()
         self.seats: list[Seat] = []
         # By kind, where each measures everything; else all under "".
@@ -348,7 +348,7 @@ class Driver:
         for seat in self.seats:
             if seat.piece is not None:
                 self._settle(seat, "interrupted", "did not end in time")
-        self.fleet.update(self.machines, status)
+        self.fleet.update(self.machines.values(), status)
 
     def _status(self) -> str:
         """What it ended as."""
@@ -387,8 +387,7 @@ class Driver:
         used = {seat.node.id for seat in self.seats} | {node for node, when in self.not_before.items() if now < when}
         for node in nodes:
             if node.id not in used:
-                names = [*(machine.name for machine in self.machines), *(seat.name for seat in self.seats)]
-                taken = {name.partition(".")[0] for name in names}
+                taken = {name.partition(".")[0] for name in (*self.machines, *(seat.name for seat in self.seats))}
                 free = next(name for number in range(1, len(taken) + 2) if (name := f"m{number}") not in taken)
                 worker = self.cluster.worker(node)
                 self.seats.append(Seat(node, free, worker, self.cluster.ask(worker, "about"), now))
@@ -512,19 +511,17 @@ class Driver:
             measured = [each.workload.name for each in run.manifest().experiments]
         if reason:
             self._tell(seat, reason)
-        self.machines.remove(seat.machine)
         if status == "complete" and not self.order.each_kind:  # of what others had begun of it nothing counts
-            for index, begun in enumerate(self.machines):
-                if begun.status == "interrupted":
-                    kept = [name for name in begun.experiments if name not in measured]
-                    self.machines[index] = begun.model_copy(update={"experiments": kept})
+            for begun in [machine for machine in self.machines.values() if machine.status == "interrupted"]:
+                kept = [name for name in begun.experiments if name not in measured]
+                self.machines[begun.name] = begun.model_copy(update={"experiments": kept})
         ended = {"status": status, "reason": published(reason), "experiments": measured}
         self._put_down(seat.machine.model_copy(update=ended))
         seat.piece = seat.machine = None
 
     def _put_down(self, machine: Machine) -> None:
-        self.machines.append(machine)
-        self.fleet.update(self.machines, "running")
+        self.machines[machine.name] = machine
+        self.fleet.update(self.machines.values(), "running")
 
     def _tell(self, seat: Seat, text: str) -> None:
         self.tell(f"{seat.name} at {seat.node.address}: {text}")
