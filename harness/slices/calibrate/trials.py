@@ -12,12 +12,12 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from llama_workbench import ROOT
 from llama_workbench.variants import digests
@@ -44,8 +44,6 @@ SHARES = {FUNCTIONS: 3, ALLOCATIONS: 1, MODELS: 1}
 
 WORKS: dict[tuple[str, int], int] = {(TWINS, 0): 5, (IDENTICAL, 0): 3} | {(PLANTED, percent): 1 for percent in REPEATS}
 """Comparisons of each: what work, and how much more of it in percent."""
-
-Item = TypeVar("Item")
 
 
 @dataclass(frozen=True)
@@ -78,29 +76,23 @@ def following(trials: Sequence[Trial], asked: Selection, draw: random.Random, le
     again = waiting(trials)
     if again and (draw.random() < len(again) / WAITING or (left is not None and left <= len(again))):
         return draw.choice(again)
-    made = [*{trial.number: trial for trial in trials}.values()]
-    kinds = [kind for kind in asked.kinds if asked.cases_of(kind)]
-    kind = _scarcest(kinds, (trial.kind for trial in made), draw, lambda kind: SHARES[kind])
-    made = [trial for trial in made if trial.kind == kind]
-    done = ((trial.work, trial.percent) for trial in made)
-    work, percent = _scarcest(asked.works, done, draw, lambda piece: WORKS[piece])
-    made = [trial for trial in made if (trial.work, trial.percent) == (work, percent)]
-    case = _scarcest(asked.cases_of(kind), (trial.case for trial in made), draw)
+    made = {trial.number: (trial.kind, (trial.work, trial.percent), trial.case) for trial in trials}.values()
+    of_kind, of_work, of_case = Counter(kind for kind, *_ in made), Counter(each[:2] for each in made), Counter(made)
+
+    def scarce(new: tuple[str, tuple[str, int], str]) -> tuple[float, float, int]:
+        kind, work, _ = new
+        return of_kind[kind] / SHARES[kind], of_work[kind, work] / WORKS[work], of_case[new]
+
+    new = [(kind, work, case) for kind in asked.kinds for work in asked.works for case in asked.cases_of(kind)]
+    kind, (work, percent), case = min(draw.sample(new, len(new)), key=scarce)
     return KnownComparison(kind, work, case, percent, draw.getrandbits(48))
 
 
 def is_busy(trials: Sequence[Trial], comparison: KnownComparison, draw: random.Random) -> bool:
     """Whether neighbours are busy in the next run: half of the time, also of each kind and work."""
-    alike = [trial for trial in trials if (trial.kind, trial.work) == (comparison.kind, comparison.work)]
-    return _scarcest((False, True), (trial.busy for trial in alike), draw)
-
-
-def _scarcest(
-    items: Sequence[Item], made: Iterable[Item], draw: random.Random, share: Callable[[Item], int] = lambda item: 1
-) -> Item:
-    """The item of which there is least, for its share; a random one of several."""
-    counts = Counter(made)
-    return min(draw.sample(items, len(items)), key=lambda item: counts[item] / share(item))
+    alike = [trial.busy for trial in trials if (trial.kind, trial.work) == (comparison.kind, comparison.work)]
+    busy, quiet = sum(alike), len(alike) - sum(alike)
+    return busy < quiet if busy != quiet else draw.random() < 0.5
 
 
 # -- a trial -----------------------------------------------------------------------------------------------------------

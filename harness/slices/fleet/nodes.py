@@ -269,7 +269,7 @@ LEAST_SECONDS = 5.0
 MOST_FAILURES, MOST_TRIES = 2, 3
 """A node on which so many pieces failed is left out; a piece that so many nodes could not do is given up."""
 
-NEW_NODES_SECONDS, NO_NODE_SECONDS, AFTER_LOSS_SECONDS = 2.0, 60.0, 20.0
+NEW_NODES_SECONDS, NO_NODE_SECONDS, AFTER_LOSS_SECONDS = 2.0, 30.0, 20.0
 """How often the cluster is asked for nodes; how long work waits where no node can do it; and when a node whose worker
 was lost gets another, for Ray takes some seconds to see that a node is dead."""
 
