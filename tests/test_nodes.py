@@ -40,6 +40,7 @@ from llama_workbench.harness.slices.fleet.nodes import (
     Piece,
     check_address,
     code,
+    joined,
     packed,
     unpack,
 )
@@ -65,12 +66,14 @@ def named(piece: Piece) -> dict[str, Any]:
     return {option: tuple(names.split(",")) for option, _, names in pairs}
 
 
-def test_pieces_hold_every_experiment_once(register: Plan) -> None:
-    pieces = session.FleetRun("ray", False, register, EVERYTHING, Options()).pieces()
+@pytest.mark.parametrize("nodes", [1, 2, 5, 100])
+def test_pieces_hold_every_experiment_once(register: Plan, nodes: int) -> None:
+    units = session.FleetRun("ray", False, register, EVERYTHING, Options()).pieces()
+    pieces = joined(units, 3 * nodes)
     names = [name for piece in pieces for name in named(piece).get("workloads", ())]
-    assert sorted(names) == sorted(each.workload.name for each in register.experiments) and len(pieces) < len(names)
-    shares = [piece.share for piece in pieces]
-    assert shares == sorted(shares, reverse=True) and sum(shares) == pytest.approx(1)
+    assert sorted(names) == sorted(each.workload.name for each in register.experiments)
+    assert len(units) < len(names) and len(pieces) == min(3 * nodes, len(units) - 1) + 1
+    assert sum(piece.share for piece in pieces) == pytest.approx(1)
     for part in register.hypotheses():  # what is one value of several workloads is measured by one machine
         if part.least_workloads > 1 or part.metric == "share_of_parts":
             places = [piece for piece in pieces if {*part.workload_names()} & {*named(piece).get("workloads", ())}]
@@ -83,7 +86,7 @@ def test_the_commands_of_nodes_measure_together_what_one_does(request_: Request)
     claims = load_claims(CLAIMS)
     whole = make_plan(request_, claims)
     pieces = session.FleetRun("ray", False, whole, request_, Options()).pieces()
-    plans = [make_plan(replace(request_, **named(piece)), claims) for piece in pieces]
+    plans = [make_plan(replace(request_, **named(piece)), claims) for piece in joined(pieces, 4)]
     measured = {each.workload.name: each for plan in plans for each in plan.experiments}
     assert measured.keys() == {each.workload.name for each in whole.experiments}
     assert sum(len(plan.experiments) for plan in plans) == len(measured)
@@ -104,7 +107,7 @@ def test_the_commands_of_nodes_measure_together_what_one_does(request_: Request)
 def test_what_is_measured_already_is_left_out(register: Plan) -> None:
     done = {each.workload.name for each in register.experiments[::2]} | {""}
     pieces = session.FleetRun("ray", False, register, EVERYTHING, Options(), done=done).pieces()
-    left = [{*named(piece)["workloads"]} for piece in pieces]
+    left = [{*piece.workloads} for piece in pieces]
     assert set[str]().union(*left) >= {each.workload.name for each in register.experiments} - done
     assert not any(names <= done for names in left)
 
@@ -313,7 +316,7 @@ def driven(
 ) -> tuple[str, dict[str, Machine], list[str]]:
     """Status, machines by name, and what was told."""
     told: list[str] = []
-    pieces = [Piece(words=[f"--workloads={name}"], share=0.5) for name in WORKLOADS]
+    pieces = [Piece(workloads=[name], share=0.5) for name in WORKLOADS]
     order: dict[str, Any] = {"pieces": pieces, "seconds": 60.0, "words": ["--seed=1"], "files": {}}
     Driver(
         cluster or FakeCluster(*nodes), Order(folder=fleet.path, **order | more), told.append, stopped or Event()
@@ -335,10 +338,7 @@ def test_work_is_shared_and_kept(fleet: FleetFolder, measured: Say) -> None:
 
 
 def test_seconds_are_shared_by_weight(fleet: FleetFolder, measured: Say) -> None:
-    pieces = [
-        Piece(words=[f"--workloads={name}"], share=share)
-        for name, share in ((WORKLOADS[0], 0.99), (WORKLOADS[1], 0.01))
-    ]
+    pieces = [Piece(workloads=[name], share=share) for name, share in ((WORKLOADS[0], 0.99), (WORKLOADS[1], 0.01))]
     node = FakeNode("a", measured)
     driven(fleet, node, pieces=pieces)
     given = [word for words in node.commands for word in words if word.startswith("--budget=")]

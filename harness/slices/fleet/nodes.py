@@ -20,7 +20,7 @@ import sys
 import tempfile
 import time
 import zipfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
@@ -263,6 +263,9 @@ class Cluster:
 READY = "ready"
 """The first line, once the cluster answers; any other says why it does not."""
 
+PIECES_A_NODE = 3
+"""About so many, so that nodes are done at about the same time; each costs the start of a command and its checks."""
+
 LEAST_SECONDS = 5.0
 """For a piece with little to settle: each experiment has some rounds."""
 
@@ -284,12 +287,41 @@ BUSY = "something else in the cluster has its processors: stop that, or wait for
 
 
 class Piece(BaseModel):
-    """The work of one command. words: what it says beside those of the whole; share: of all work, which decides about
-    its seconds."""
+    """The work of one command: all of it, or these workloads, with these claims alone where any must be named.
+    share: of all work, which decides about its seconds."""
 
-    words: list[str] = []
+    workloads: list[str] = []
+    claims: list[str] = []
     share: float = 1.0
     tries: int = 0
+
+    @property
+    def words(self) -> list[str]:
+        """What the command says beside that of the whole."""
+        named = {"workloads": self.workloads, "claims": self.claims}
+        return [f"--{option}={','.join(names)}" for option, names in named.items() if names]
+
+    def is_in(self, done: Collection[str]) -> bool:
+        """Whether these workloads have all of it ("" for what needs none)."""
+        return all(name in done for name in self.workloads or ("",))
+
+
+def joined(pieces: Sequence[Piece], count: int) -> list[Piece]:
+    """So many or fewer that together have all, from pieces of which the longest come first. What needs no workload
+    stays alone, for a command that names workloads leaves that out."""
+    timed = [piece for piece in pieces if piece.workloads]
+    piles: list[list[Piece]] = [[] for _ in range(min(count, len(timed)))]
+    for piece in timed:
+        min(piles, key=lambda pile: sum(part.share for part in pile)).append(piece)
+    piles += [[piece] for piece in pieces if not piece.workloads]
+    return [
+        Piece(
+            workloads=[name for piece in pile for name in piece.workloads],
+            claims=[*dict.fromkeys(name for piece in pile for name in piece.claims)],
+            share=sum(piece.share for piece in pile),
+        )
+        for pile in piles
+    ]
 
 
 class Order(BaseModel):
@@ -383,7 +415,10 @@ class Driver:
             return
         self.looked = now
         nodes = self.cluster.nodes(gpu=self.order.gpu)
-        self.nodes = self.nodes or len(nodes)
+        if nodes and not self.nodes:
+            self.nodes = len(nodes)
+            if not self.order.each_kind:
+                self.waiting[""] = joined(self.order.pieces, PIECES_A_NODE * self.nodes)
         used = {seat.node.id for seat in self.seats} | {node for node, when in self.not_before.items() if now < when}
         for node in nodes:
             if node.id not in used:

@@ -1,7 +1,7 @@
 """A run over a cluster as a session asks for it: a new one, or one that goes on without what is measured already.
 
-Each node runs the ordinary command on one experiment after the other, or on each kind of machine on all of the plan
-(see `nodes`). What comes back lies in one folder, and is judged together.
+Each node runs the ordinary command on a part of the plan, or on each kind of machine on all of it (see `nodes`). What
+comes back lies in one folder, and is judged together.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import tempfile
 import threading
 import time
 from collections import deque
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -92,10 +92,9 @@ def again(folder: RunFolder, given: Request, options: Options, *, on: str, budge
         return FleetRun(on, True, plan, request, options, fleet)
     complete = [machine for machine in machines if machine.status == "complete"]
     done = {name for machine in complete for name in machine.experiments or [""]}
-    units = units_of(plan)
-    if not (left := [unit for unit in units if not unit.is_in(done)]):
+    share = sum(unit.share for unit in units_of(plan) if not unit.is_in(done))
+    if not share:
         raise PlanError(f"{folder.path}: every experiment was measured; more rounds need a new run")
-    share = sum(unit.weight for unit in left) / sum(unit.weight for unit in units)
     options = replace(options, budget_seconds=earlier.budget_seconds * share if budget is None else budget)
     return FleetRun(on, False, plan, request, options, fleet, frozenset(done))
 
@@ -103,28 +102,9 @@ def again(folder: RunFolder, given: Request, options: Options, *, on: str, budge
 # -- what is sent ------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Unit:
-    """What only one machine can measure, all together. claims: to be named then, where any must. weight: how much there
-    is to decide."""
-
-    workloads: tuple[str, ...]
-    claims: tuple[str, ...]
-    weight: float
-
-    def is_in(self, done: Collection[str]) -> bool:
-        """Whether these workloads have all of it ("" for what needs none)."""
-        return all(name in done for name in self.workloads or ("",))
-
-    def words(self, *, claims: bool) -> list[str]:
-        """What a command says of it alone. claims: whether these are named."""
-        named = {"workloads": self.workloads, "claims": self.claims if claims or not self.workloads else ()}
-        return [f"--{option}={','.join(names)}" for option, names in named.items() if names]
-
-
-def units_of(plan: Plan) -> list[Unit]:
-    """What one machine must measure together: a trend, or a share of a sum, is a value of several workloads. Last what
-    needs no workload, for a command that names workloads leaves that out."""
+def units_of(plan: Plan) -> list[Piece]:
+    """What one machine must measure together, the longest first: a trend, or a share of a sum, is a value of several
+    workloads. Last what needs no workload."""
     home = {each.workload.name: each.workload.name for each in plan.experiments}
     for part in plan.hypotheses():
         names = [name for name in part.workload_names() if name in home]
@@ -136,14 +116,22 @@ def units_of(plan: Plan) -> list[Unit]:
         together.setdefault(home[experiment.workload.name], []).append(experiment)
     units = []
     for experiments in together.values():
-        workloads = tuple(each.workload.name for each in experiments)
+        workloads = [each.workload.name for each in experiments]
         about = [claim.id for claim in plan.claims if {*workloads} & {*claim.workloads()}]
         weight = sum(1 + len(each.targets) + len(each.contrasts) for each in experiments)
-        units.append(Unit(workloads, tuple(about), weight))
+        units.append(Piece(workloads=workloads, claims=about, share=weight))
     looked_at = {name for metric in metrics() if metric.title for name in metric.names}
     parts = [(claim.id, part) for claim in plan.claims for part in claim.hypothesis if not part.workload_names()]
-    rest = dict.fromkeys(name for name, part in parts if part.metric in looked_at or not units)
-    return [*units, *[Unit((), tuple(rest), 0.5)] * bool(rest)]
+    if rest := dict.fromkeys(name for name, part in parts if part.metric in looked_at or not units):
+        units.append(Piece(claims=[*rest], share=0.5))
+    return _longest_first(units)
+
+
+def _longest_first(units: Sequence[Piece]) -> list[Piece]:
+    """With shares that are 1 together."""
+    whole = sum(unit.share for unit in units)
+    shared = [unit.model_copy(update={"share": unit.share / whole}) for unit in units]
+    return sorted(shared, key=lambda unit: -unit.share)
 
 
 def files_and_words(plan: Plan, request: Request, options: Options) -> tuple[dict[str, str], list[str]]:
@@ -296,15 +284,14 @@ class FleetRun:
         return fleet
 
     def pieces(self) -> list[Piece]:
-        """What is left to measure, a command each, the longest first; on each kind of machine one command has all."""
+        """What is left to measure, the longest first; on each kind of machine all of it."""
         if self.on_each_kind:
             return [Piece()]
-        units = [unit for unit in units_of(self.plan) if not unit.is_in(self.done)]
-        whole = sum(unit.weight for unit in units)
-        # A claim that is named is measured as a whole; where none was, only what is quick.
-        named = bool(self.request.claims or self.request.everything)
-        longest_first = sorted(units, key=lambda unit: -unit.weight)
-        return [Piece(words=unit.words(claims=named), share=unit.weight / whole) for unit in longest_first]
+        left = [unit for unit in units_of(self.plan) if not unit.is_in(self.done)]
+        if not (self.request.claims or self.request.everything):
+            # A claim that is named is measured as a whole; where none was, only what is quick.
+            left = [unit.model_copy(update={"claims": []}) if unit.workloads else unit for unit in left]
+        return _longest_first(left)
 
     def order(self, fleet: FleetFolder) -> Order:
         """What the driver is asked to do."""
