@@ -15,7 +15,7 @@ from typing import Any
 import psutil
 
 from llama_workbench import ROOT
-from llama_workbench.harness.slices.fleet.nodes import HOME_PREFIX
+from llama_workbench.harness.slices.fleet.node import HOME_PREFIX
 
 STORE_BYTES = 80_000_000
 WAIT_SECONDS = 180.0

@@ -14,8 +14,9 @@ from llama_workbench.harness.baselines.saved import baselines_of, matching, save
 from llama_workbench.harness.evidence.effect import how_many
 from llama_workbench.harness.report.outcome import outcome
 from llama_workbench.harness.report.text import run_notes
-from llama_workbench.harness.slices.fleet.folder import FleetFolder, kind_of, labels
+from llama_workbench.harness.slices.fleet.folder import FleetFolder, labels
 from llama_workbench.harness.slices.fleet.machines import combine, judge_fleet
+from llama_workbench.harness.slices.fleet.node import kind_of
 from llama_workbench.harness.store.files import VERDICTS, RunError, RunWarning
 from llama_workbench.harness.store.folder import RunFolder, describe
 from llama_workbench.harness.store.verdict_schema import Machine

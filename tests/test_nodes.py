@@ -25,25 +25,22 @@ from llama_workbench.harness.claims.reading import load_claims
 from llama_workbench.harness.machine.places import published
 from llama_workbench.harness.plan.experiments import Plan, make_plan
 from llama_workbench.harness.plan.options import Options, PlanError, Request
-from llama_workbench.harness.slices.fleet import nodes as driver
-from llama_workbench.harness.slices.fleet import session
-from llama_workbench.harness.slices.fleet.folder import FleetFolder, kind_of
-from llama_workbench.harness.slices.fleet.nodes import (
+from llama_workbench.harness.slices.fleet import driver, session
+from llama_workbench.harness.slices.fleet.driver import (
     LEAST_SECONDS,
     MOST_TRIES,
     Cluster,
     Driver,
     Lost,
     Node,
-    NodeWorker,
     Order,
     Piece,
     check_address,
-    code,
     joined,
-    packed,
     unpack,
 )
+from llama_workbench.harness.slices.fleet.folder import FleetFolder
+from llama_workbench.harness.slices.fleet.node import NodeWorker, code, kind_of, packed
 from llama_workbench.harness.store.verdict_schema import Machine
 from studies.fleet_costs import on_paper
 from tests.runs import ENVIRONMENT, write_run

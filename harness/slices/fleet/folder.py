@@ -7,7 +7,7 @@ machines.json. Whoever reads runs finds verdicts there as in any other run. What
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -15,7 +15,6 @@ from typing import Any
 
 from ...claims.model import Claim
 from ...evidence.effect import PIECE
-from ...machine.environment import device_kind
 from ...machine.lifeline import Lock
 from ...store import schema
 from ...store.files import CLAIMS, MANIFEST, RESTORE, RunError
@@ -26,8 +25,6 @@ from ...store.verdict_schema import FLEET, HOME, Machine
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 _PIECE_FOLDER = re.compile(r"(m[0-9]+)(?:\.([0-9]+))?")
 """The folder of a piece of the work: which node of a cluster, and its number there from the second on."""
-
-_NOISE = re.compile(r"\((?:R|TM|C)\)|\bCPU(?= +\S)|\bProcessor\b|@\s*[\d.]+\s*GHz|\b\w+-Core\b", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
@@ -89,18 +86,6 @@ class FleetFolder:
             return [(each, RunFolder(self.machine(each.name))) for each in self.machines() if each.folder is not None]
         except ValueError as error:
             raise RunError(self.path / MANIFEST, str(error), RESTORE) from error
-
-
-def kind_of(environment: Mapping[str, Any]) -> str:
-    """What computes, in a few words: "AMD EPYC 9554, 2 cores", or the GPU where that computes."""
-    if device_kind(environment) != "cpu":
-        return str(environment["device"].get("name") or "unknown GPU")
-    model = " ".join(_NOISE.sub(" ", str(environment.get("cpu_model") or "")).split()) or "unknown processor"
-    cores, quota = environment.get("cores"), environment.get("cgroup_quota_cores")
-    if cores is None:
-        return model
-    granted = cores if quota is None else max(1, min(int(cores), int(quota)))
-    return f"{model}, {granted} core{'s' * (granted != 1)}"
 
 
 def labels(kinds: Sequence[str], folders: Sequence[str]) -> list[str]:

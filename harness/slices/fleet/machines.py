@@ -22,7 +22,8 @@ from ...store.files import CLAIMS, MACHINES, MANIFEST, VERDICTS, RunError
 from ...store.folder import RunFolder
 from ...store.schema import Manifest, Noise
 from ...store.verdict_schema import FLEET, HOME, Machine, OverMachines, Verdict
-from .folder import FleetFolder, kind_of, labels
+from .folder import FleetFolder, labels
+from .node import kind_of
 from .verdicts import MachineEvidence, judge_machines
 
 if TYPE_CHECKING:

@@ -1,6 +1,6 @@
 """A run over a cluster as a session asks for it: a new one, or one that goes on without what is measured already.
 
-Each node runs the ordinary command on a part of the plan, or on each kind of machine on all of it (see `nodes`). What
+Each node runs the ordinary command on a part of the plan, or on each kind of machine on all of it (see `driver`). What
 comes back lies in one folder, and is judged together.
 """
 
@@ -37,9 +37,10 @@ from ...store.files import RESTORE, RunError
 from ...store.folder import RunFolder
 from ...store.forms import plain
 from ...store.schema import Manifest, Sources
-from .folder import FleetFolder, kind_of
+from .driver import READY, Order, Piece, check_address
+from .folder import FleetFolder
 from .machines import judge_fleet
-from .nodes import READY, Order, Piece, check_address
+from .node import kind_of
 
 LOOK_SECONDS = 0.2
 WORKLOADS = "workloads.toml"
@@ -204,7 +205,7 @@ class FleetRun:
         with tempfile.TemporaryFile("w+") as errors, ExitStack() as stack:
             # A session of its own, for Ctrl-C on a terminal goes to all processes of one.
             driver = stack.enter_context(subprocess.Popen(
-                tied([sys.executable, "-c", f"from {__package__}.nodes import main; main({self.on!r})"]),
+                tied([sys.executable, "-c", f"from {__package__}.driver import main; main({self.on!r})"]),
                 stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, text=True,
                 env=child_environment(), start_new_session=True,
             ))  # fmt: skip
