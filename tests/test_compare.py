@@ -72,12 +72,12 @@ def slower(variant: str, percent: float) -> dict[str, float]:
 
 
 def test_the_same_code_on_another_day_is_no_regression(base: RunFolder, tmp_path: Path) -> None:
-    for seed in range(2, 6):
+    for seed in (2, 3):
         found = compare(base, a_run(tmp_path / str(seed), seed=seed))
         assert (found.verdict, found.exit_code, found.same_machine) == ("no regression", 0, True), found.summary()
     kept = tmp_path / "main"  # as a baseline is kept
     shutil.copytree(base.path, kept)
-    assert compare(RunFolder(kept), RunFolder(tmp_path / "5")).summary().startswith("5 against main: no regression")
+    assert compare(RunFolder(kept), RunFolder(tmp_path / "3")).summary().startswith("3 against main: no regression")
     assert {(each.workload, each.variant) for each in times(found)} == {
         (workload, variant)
         for workload in WORKLOADS
@@ -180,7 +180,7 @@ MEASURED = Thresholds(
 
 def test_lives_decide_a_slow_down_of_five_percent(tmp_path: Path) -> None:
     base = a_run(tmp_path / "base", seed=1, **LIVES)
-    for seed in range(2, 6):
+    for seed in (2, 3):
         found = compare(base, a_run(tmp_path / f"same-{seed}", seed=seed, **LIVES), thresholds=MEASURED)
         assert (found.verdict, found.threshold_percent, found.tolerance_percent) == ("no regression", 2.5, 0)
         new = a_run(tmp_path / f"slow-{seed}", seed=seed, factors=slower("team005_hybrid", 5), **LIVES)
