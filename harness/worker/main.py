@@ -1,12 +1,11 @@
 """A fresh process that gates and times variants, one checkpoint at a time.
 
 The parent (`processes`) sends commands and reads answers as `channel` says. Thread count and allocator are set by the
-environment before torch is imported; where functions are measured that do not use torch, it is not imported, and the
-process is ready many times sooner. It ignores Ctrl-C (the parent decides) and dies with its parent.
+environment before torch is imported; where functions are measured that do not use torch, it is not imported. It ignores
+Ctrl-C (the parent decides) and dies with its parent.
 
-Metrics, profilers and slices have verbs here too: a module of `harness/metrics` or `harness/profilers`, or the module
-`worker` of a package there or of a slice, may have `VERBS`, a table of functions that take the `Worker` first. Of the
-worker this module alone stands above them: a process begins with it, and nothing imports it.
+Metrics, profilers and slices have verbs here too: their module, or the module `worker` of their package, may have
+`VERBS`, a table of functions that take the `Worker` first. Nothing imports this module: a process begins with it.
 """
 
 from __future__ import annotations

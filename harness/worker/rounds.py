@@ -1,4 +1,5 @@
-"""The verb `round`: samples of all variants of a workload, with outputs for the examiner."""
+"""The verbs `round` and `block`: samples of all variants of a workload, with outputs for the examiner; and of a pair of
+variants that take turns."""
 
 from __future__ import annotations
 
@@ -17,10 +18,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from secrets import choice, randbelow, token_hex  # not the run's seed, which a variant could know
-from time import (
-    perf_counter_ns,  # bound before any foreign code is imported
-    sleep,  # bound before any foreign code is imported
-)
+from time import perf_counter_ns, sleep  # bound before any foreign code is imported
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, NoReturn, TypeVar, Union
 
 from llama_workbench.datasets.lengths import DECODE_ROOM, call_lengths, least_calls, warmup_length

@@ -101,7 +101,7 @@ OF_OURS = 1 << 62  # stands for the CPU time of a process that our code started:
 
 CLOSED = "closes files that it did not open"
 
-_open, _read, _close = os.open, os.read, os.close  # bound before any foreign code is imported
+_open, _read, _close, _list = os.open, os.read, os.close, os.listdir  # bound before any foreign code is imported
 
 
 def _folder() -> str:
@@ -223,7 +223,7 @@ class Watch:
 
     def _accept_files(self) -> None:
         self._open = _descriptors()
-        self._children_seconds = _children_seconds()
+        self._ended_ns = _reaped()[0]
         for child in children_of():
             self._helpers.setdefault(child, OF_OURS)
         self._threads.update(_listed("task"))
@@ -267,7 +267,7 @@ class Watch:
         """Processes that computed for foreign code in a timed turn. They are ended, because nobody is charged for them.
         Those that it starts while it is built or gated (a compiler's, for example) may stay if they do nothing then."""
         children = children_of()
-        seconds, self._children_seconds = self._children_seconds, _children_seconds()
+        before_ns, self._ended_ns = self._ended_ns, _reaped()[0]
         change = None
         if timed:
             new = [child for child in children if child not in self._helpers]
@@ -280,7 +280,7 @@ class Watch:
                     os.waitpid(child, 0)
             if new:
                 change = "starts a process of its own, and leaves it running"
-            elif busy or self._children_seconds > seconds:
+            elif busy or self._ended_ns > before_ns:
                 change = "has processes of its own compute"
         self._helpers |= {child: cpu_ns_left(child) for child in children if not timed or child not in self._helpers}
         return change
@@ -364,7 +364,7 @@ def scheduled_ns(thread: str) -> tuple[int, int]:
 
 
 def _listed(what: str) -> list[str]:
-    return os.listdir(f"/proc/self/{what}")
+    return _list(f"/proc/self/{what}")
 
 
 def _descriptors() -> dict[str, str]:
@@ -399,11 +399,6 @@ def cpu_ns_left(process: int) -> int:
         return 0
 
 
-def _children_seconds() -> float:
-    used = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return used.ru_utime + used.ru_stime
-
-
 # What the user's own functions do to their process beside answering: noted, and kept from the other sides; no fault.
 # Child processes and threads of theirs count, too: by wall time. What a function changed for the whole process is
 # there again in its next turn, and in nobody else's. Only what makes the clocks lie, or files run out, is a fault.
@@ -420,8 +415,6 @@ CHILD = "child "
 COMPUTES = "what else computes, because its threads or child processes go on between its calls"
 
 MOST_FILES = 0.5  # of the files that a process may have open: who leaves so many open brings down everybody in it
-
-_list = os.listdir  # bound before any of their code is imported
 
 
 def _set_environment(value: dict[str, str]) -> None:
@@ -495,7 +488,7 @@ class Notes:
             with suppress(OSError, ValueError, AttributeError, RecursionError):  # a folder that is gone by now
                 again()
         if name:
-            self._files_before = _open_files()
+            self._files_before = len(_listed("fd"))
 
     def begin(self) -> None:
         """Its input is there. What making that changed for the process, or opened or started, is nobody's doing."""
@@ -508,7 +501,7 @@ class Notes:
     def start(self) -> None:
         """What follows is what `end` is told of."""
         self._claim(self._current)
-        self._files, self._reaped, self._parts_ns = _open_files(), _reaped(), dict(self._parts())
+        self._files, self._reaped, self._parts_ns = len(_listed("fd")), _reaped(), dict(self._parts())
 
     def end(self, calls: int, spent: Spent) -> None:
         """So many calls are over, and this is what the clocks say of them."""
@@ -528,16 +521,16 @@ class Notes:
         used = {"process_ns": spent.process_ns, "others_ns": spent.others_ns, "wall_ns": spent.around_ns}
         seen.turn.add(1, waits=spent.waits, queued_ns=spent.queued_ns, **used)
         seen.calls += calls
-        self._opened = max(0, _open_files() - self._files)
+        self._opened = max(0, len(_listed("fd")) - self._files)
 
     def gone(self, name: str) -> None:
         """The inputs of its calls are gone: what these opened, and is open still, they left open."""
-        seen, now = self.of(name), _open_files()
+        seen, now = self.of(name), len(_listed("fd"))
         if self._opened and now > self._files_before:  # a database's connection is in a cycle
             if not self.may_collect:
                 return
             gc.collect()
-            now = _open_files()
+            now = len(_listed("fd"))
         seen.files_left += min(self._opened, max(0, now - self._files_before))
         self._files_before, self._opened = now, 0
         most = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
@@ -635,12 +628,8 @@ class Notes:
 
 def _parts() -> list[str]:
     own = str(os.getpid())
-    threads = [f"thread {thread}" for thread in _list("/proc/self/task") if thread != own]
+    threads = [f"thread {thread}" for thread in _listed("task") if thread != own]
     return [*threads, *(f"{CHILD}{child}" for child in children_of())]
-
-
-def _open_files() -> int:
-    return len(_list("/proc/self/fd"))
 
 
 def _reaped() -> tuple[int, int, int]:
