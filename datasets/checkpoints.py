@@ -243,8 +243,7 @@ class Checkpoint:
     `digest` tells checkpoints apart without reading them whole: SHA-256 over config.json, the name, size and header of
     every safetensors file (of a GGUF file its size and metadata), and the first 4 KiB of every weight; not over
     tokenizer.json. Of synthetic weights geometry, seed and recipe take the place of bytes: the last bit of a weight may
-    differ between CPUs, and the digest must not.
-    """
+    differ between CPUs, and the digest must not."""
 
     name: str
     config: LlamaConfig
@@ -270,8 +269,7 @@ def load(
 
     Files whose values are all finite are remembered in `cache` (default: `cache_directory()`) by path, size and time of
     change. Raises `CheckpointError` for a missing, truncated or damaged file, another architecture, a missing key, a
-    missing, unexpected or wrongly shaped tensor, NaN or infinity, a bias, and an unsupported quantization.
-    """
+    missing, unexpected or wrongly shaped tensor, NaN or infinity, a bias, and an unsupported quantization."""
     files = _checked(source, cache)
     digest = hashlib.sha256(files.identity)
     weights: dict[str, Tensor] = {}

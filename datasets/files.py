@@ -190,8 +190,7 @@ def faults(
 
     model: what the table is read by; a key may then be what the description of its field says, where it has one.
     names: what the file calls a key of the model. words: key → what it may be, where its type does not say so.
-    unlisted: keys that are not offered in place of an unknown one.
-    """
+    unlisted: keys that are not offered in place of an unknown one."""
     at = partial(model_below, model) if isinstance(model, type) else model or (lambda location: None)
     writer = _Writer(table, at, names or {}, words or {}, unlisted)
     listed = error.errors()

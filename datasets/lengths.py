@@ -21,8 +21,7 @@ def call_lengths(workload: Workload, *, round_index: int, count: int, seed: int)
     repeated: all `tokens`. distinct: different ones, at most a quarter below or above `tokens`. trace: drawn by
     inverse CDF, one from each of `count` equally likely parts of the distribution in random order, so that rounds are
     more alike than with independent draws; divided by `length_divisor`, rounded, at least 1 and at most
-    `length_limit`. Raises `DataError` if there are fewer than `count` distinct lengths.
-    """
+    `length_limit`. Raises `DataError` if there are fewer than `count` distinct lengths."""
     if workload.lengths == "repeated":
         return [workload.tokens] * count
     rng = random.Random(f"lengths {workload.name} {seed} {round_index}")

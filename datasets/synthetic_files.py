@@ -98,8 +98,7 @@ def synthesize(
     name.
 
     `progress` is called with a tensor's name and the share done (0 to 1). `cache` defaults to `cache_directory()`.
-    Raises `CacheError` where the disk has no room. Two processes may write the same folder at once.
-    """
+    Raises `CacheError` where the disk has no room. Two processes may write the same folder at once."""
     files = synthetic_files(geometry, seed=seed, dtype=str(dtype or geometry.dtype).removeprefix("torch."), cache=cache)
     folder, parent = files.folder, files.folder.parent
     if files.are_there():

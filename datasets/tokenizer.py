@@ -57,8 +57,7 @@ def train(vocab_size: int, *, cache: Path | None = None) -> str:
 
     It has min(`vocab_size`, 8192) words, all 256 bytes among them, so that every text has ids and comes back unchanged.
     Kept in `cache` (default: `cache_directory()`). Raises `TokenizerError` for a vocabulary smaller than the 256 bytes
-    and two special tokens.
-    """
+    and two special tokens."""
     from tokenizers import __version__
 
     size = min(vocab_size, LARGEST_VOCABULARY)
@@ -99,8 +98,7 @@ class Prompts:
     No call is given a used one, or a variant could gain by remembering prompts. The process that times calls and the
     one that judges their outputs each cut the prompts themselves, so neither has to trust the other. `ids` are the
     text's words; `draw` decides which prompt a number means, and no variant may know it beforehand, or answers could be
-    prepared on disk. `repeated`: every number gives the same prompt.
-    """
+    prepared on disk. `repeated`: every number gives the same prompt."""
 
     ids: NDArray[np.int32]
     batch: int

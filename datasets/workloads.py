@@ -68,8 +68,7 @@ class Workload(BaseModel):
     "repeated" the same one to all, for what is kept from one request to the next.
 
     Values are checked against the geometry: `context` and the longest call must fit `max_position_embeddings`.
-    `Workload.model_validate(values, context={"geometries": {...}})` checks against others than the shipped ones.
-    """
+    `Workload.model_validate(values, context={"geometries": {...}})` checks against others than the shipped ones."""
 
     model_config = ConfigDict(strict=True, frozen=True, extra="forbid")
 

@@ -33,8 +33,7 @@ class timed:
     """Part of a call: `with wb.timed():` in a function that is compared, and nothing outside of it counts.
 
     Several blocks of a call are added up, and an `await` in one counts. A block takes about a microsecond itself. Where
-    nothing measures, it changes nothing.
-    """
+    nothing measures, it changes nothing."""
 
     blocks = wall_ns = cpu_ns = 0  # of all that ended in this process
     _open, _begun = 0, (0, 0)
@@ -56,8 +55,7 @@ class timed:
 def open(run: str | Path) -> OpenRun:
     """A run as data frames (`verdicts`, `effects`, `samples`), by its folder or by its name under results/.
 
-    Raises RunError where it is none. A table whose file is damaged or was changed raises it when asked for.
-    """
+    Raises RunError where it is none. A table whose file is damaged or was changed raises it when asked for."""
     from .notebook import open_run  # pandas is loaded only here
 
     return open_run(run)
@@ -80,8 +78,7 @@ def compare(
     expected) says. The result shows itself in a notebook.
 
     Raises ValueError where a function cannot be found or nothing can be measured, AssertionError where the answers
-    differ, RuntimeError in a process that measures, which imports the script; the texts say what to do.
-    """
+    differ, RuntimeError in a process that measures, which imports the script; the texts say what to do."""
     if MEASURES:
         fix = 'put the call below `if __name__ == "__main__":`'
         raise RuntimeError(f"llama_workbench.compare is called where the file is imported to be measured: {fix}")

@@ -40,8 +40,7 @@ class OpenRun:
     """A run that lies on the disk. Nothing in it is changed, and its tables are read when they are first asked for.
 
     path: its folder. Asking for a table raises RunError if its file is missing, damaged, or not what the run wrote; the
-    text says what to do.
-    """
+    text says what to do."""
 
     def __init__(self, folder: RunFolder) -> None:
         self._folder = folder
@@ -56,8 +55,7 @@ class OpenRun:
     def verdicts(self) -> pd.DataFrame:
         """One row a part of a claim: claim, part, who said it, verdict, reason, what is claimed, alpha, together.
 
-        part: "" where a claim has one part. together: whether it holds at once with all others that say so (Holm).
-        """
+        part: "" where a claim has one part. together: whether it holds at once with all others that say so (Holm)."""
         return _frame(VERDICT_COLUMNS, ({**vars(each), "who": ", ".join(each.who)} for each in self._judged))
 
     @cached_property
@@ -66,8 +64,7 @@ class OpenRun:
 
         value: of a time the ratio t_baseline / t_variant (above 1 the variant is faster), else a value in `unit`.
         low, high: its interval; infinite where it has no end. rounds: how many. seconds: of their samples. machine:
-        "" unless the run is of several.
-        """
+        "" unless the run is of several."""
         rows = (
             {
                 **vars(effect),
@@ -139,8 +136,7 @@ class Compared:
 
     verdict: faster, slower, same or inconclusive (of the variant). ratio: how many times as fast as the baseline, with
     its interval from low to high (infinite while there are too few rounds). why: where the difference is. run: all that
-    was measured.
-    """
+    was measured."""
 
     def __init__(self, outcome: Outcome) -> None:
         self._outcome = outcome

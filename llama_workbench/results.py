@@ -15,8 +15,7 @@ BASELINES = Path("results/baselines")
 def find_run(name: str) -> RunFolder:
     """A run by its folder, or by its name under results/baselines or results/runs; the first of these that is there.
 
-    The run at a URL is fetched into the cache; the folder is a copy that nobody may write to. Raises RunError.
-    """
+    The run at a URL is fetched into the cache; the folder is a copy that nobody may write to. Raises RunError."""
     from .harness.store.folder import RunFolder  # loads pandas
     from .harness.store.remote import get, is_url
 

@@ -41,8 +41,7 @@ def _as_it_is(out: Any) -> Tensor:
 class Component:
     """One part with its inputs: `run` does the timed work, `expected` is what it must give (float64 arithmetic).
 
-    `read` makes a tensor of what `run` gives, untimed.
-    """
+    `read` makes a tensor of what `run` gives, untimed."""
 
     run: Callable[[], Any]
     expected: Callable[[], Tensor]
@@ -59,8 +58,7 @@ class Inputs:
     """Seeded inputs at T tokens, and what each part must make of them: the same for ours and for an engine's.
 
     Shapes: q, k, v [1, T, H, D], scores [1, H, T, T], x [1, T, E], all normal. Weights of the projections are [in, out]
-    and uniform: every process draws them for each side, which takes half as long as normal ones.
-    """
+    and uniform: every process draws them for each side, which takes half as long as normal ones."""
 
     config: LlamaConfig
     tokens: int
@@ -172,8 +170,7 @@ def build(
     caches is warm from the first call on.
 
     Raises:
-        ValueError: no part has that name, or RoPE scaling is asked for (the reference here has none).
-    """
+        ValueError: no part has that name, or RoPE scaling is asked for (the reference here has none)."""
     given = Inputs(config, tokens, seed, device)
     dtype, place = torch.float32, torch.device(device)
     application = settings.mask_application

@@ -24,8 +24,7 @@ OURS = "llama_workbench.variants"
 def digest(name: str) -> str:
     """SHA-256 of the source of a variant that ships, or that an installed package offers.
 
-    Raises OutsideVariantError where a file cannot be read.
-    """
+    Raises OutsideVariantError where a file cannot be read."""
     if variant := presets().get(name):
         module, options = getattr(variant.build, "module", ""), getattr(variant.build, "options", {})
         roots = [module, *([".components"] if variant.settings is not None else [])]
@@ -44,8 +43,7 @@ def digest(name: str) -> str:
 def digest_of_code(file: Path, homes: Sequence[Path], more: str) -> str:
     """SHA-256 of the code in a file, of what it imports by name that lies beside it or in `homes`, and of `more`.
 
-    Raises OutsideVariantError where a file cannot be read.
-    """
+    Raises OutsideVariantError where a file cannot be read."""
     return _sum(homes, written_in(file, *homes), more)
 
 
@@ -70,8 +68,7 @@ def written_in(path: Path, *homes: Path) -> set[Path]:
 def names_imported(path: Path, *homes: Path) -> set[str]:
     """The first part of each name that the code in `path` imports, and of those that what `written_in` finds imports.
 
-    Raises OutsideVariantError where a file cannot be read.
-    """
+    Raises OutsideVariantError where a file cannot be read."""
     return {name.partition(".")[0] for file in written_in(path, *homes) for name, level in _imports(file) if not level}
 
 

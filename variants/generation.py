@@ -16,8 +16,7 @@ def generate(model: Model, prompt: Tensor, count: int) -> Iterator[Tensor]:
 
     The first costs the prefill, every other one decode step; nothing is computed ahead. The model is reset first; it
     must have room for T + `count` - 1 positions. Equal logits go to the lowest id (as torch's argmax on a CPU). No
-    token stops it.
-    """
+    token stops it."""
     model.reset()
     token = model.forward(prompt, 0).argmax(-1)  # [B]
     yield token

@@ -28,8 +28,7 @@ class Policy:
     (tables of D/2 columns), complex (the same, of float32 at least), full (of D) or frequencies (D/2 numbers, twice,
     float32), inline (made at each call). `repacked`: none, qk, qkv, joined (qkv, gate and up) or matrices (all but the
     embedding). `counters`: int64 a layer. `rounding`: the type that keys and values are kept in, where it is not that
-    of the weights.
-    """
+    of the weights."""
 
     mask: str
     kv: str

@@ -85,8 +85,7 @@ def import_file(path: Path) -> ModuleType:
 
     Its module is called as `import` calls it where that finds this file, so that a process which the code starts finds
     its functions, too. Else (Python has a module of that name, or knows one) it gets a name of its own: two entries of
-    one file must not share code (see `with_private_source`).
-    """
+    one file must not share code (see `with_private_source`)."""
     folder = str(path.resolve().parent)
     if folder not in sys.path:
         sys.path.append(folder)
@@ -144,8 +143,7 @@ def with_private_source(variant: Variant, tag: str, load: Callable[[str, str], N
 
     Variants that share code warm it for each other, in the processor's caches and in the interpreter's inline caches:
     with a shared import, a second copy of a layered model was 4 % slower at 0.4 ms a call than the first, whose code
-    two more variants used. Code from outside the package stays as it is.
-    """
+    two more variants used. Code from outside the package stays as it is."""
     module = getattr(variant.build, "module", None)
     if module is None:
         return variant

@@ -39,8 +39,7 @@ class Build(Protocol):
 class Engine:
     """What the workbench must know of an engine before it builds a model with it.
 
-    `modules` maps each module that must be there to the distribution that brings it.
-    """
+    `modules` maps each module that must be there to the distribution that brings it."""
 
     modules: Mapping[str, str]
 
@@ -62,8 +61,7 @@ class Variant:
     `memory`: what it must hold, where that is known. `no_chunks`: why it does not do a prompt in chunks rightly; empty
     where it does. The gates leave those cases out and say so, and no workload that has them is measured.
     `cache_rounding`: "bfloat16" or "int8" where keys and values are kept so; its logits are held to a reference that
-    rounds its own in the same way.
-    """
+    rounds its own in the same way."""
 
     name: str
     build: Build

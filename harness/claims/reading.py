@@ -127,8 +127,7 @@ def _long_lists(table: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 def select(claims: Sequence[Claim], names: Sequence[str] | None) -> list[Claim]:
     """The claims of these ids, in the order of `claims`; all of them for None or an empty list.
 
-    Raises ClaimError for an id that does not exist, with the nearest one that does.
-    """
+    Raises ClaimError for an id that does not exist, with the nearest one that does."""
     if not names:
         return list(claims)
     ids = [claim.id for claim in claims]

@@ -180,8 +180,7 @@ class Hypothesis(BaseModel):
     def selected(self, variants: Sequence[str], workloads: Sequence[str], *, anywhere: bool) -> Self | None:
         """Cut down to these variants and workloads (none given: all); None where nothing is left.
 
-        anywhere: whether it may be tried on workloads that it does not list.
-        """
+        anywhere: whether it may be tried on workloads that it does not list."""
         if variants and not set(self.variant_names()) <= set(variants):
             return None
         if not workloads:

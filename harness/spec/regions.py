@@ -178,8 +178,7 @@ class Condition:
 
     slower: more than so many percent slower is proven for one of them. maybe-slower: it is not ruled out for each of
     them. not-faster: more than so many percent faster is not proven for each of them. not-between: `low` to `high`
-    times as fast is not proven for each of them.
-    """
+    times as fast is not proven for each of them."""
 
     kind: str
     percent: float = 0.0

@@ -132,8 +132,7 @@ def run_of_one_machine(name: str) -> RunFolder:
 def warn_changed(run: RunFolder, *, read: Collection[str], rewritten: Collection[str] = ()) -> None:
     """Warn of files of a run that differ from what the run wrote.
 
-    `read`: files that the command reads anyway, which then fails. `rewritten`: files that the command replaces.
-    """
+    `read`: files that the command reads anyway, which then fails. `rewritten`: files that the command replaces."""
     from llama_workbench.harness.store.files import RunWarning
 
     for error in run.changed(besides=read):

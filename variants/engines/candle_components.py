@@ -78,8 +78,7 @@ def build(
 
     Masks are kept by (T, kv), as Candle's Llama does, and looked up; with `fresh_masks` made at each call. Either way
     `mask-create` makes one, and `mask-apply` has one. Raises ValueError where no part has that name, EngineError
-    where the threads are not those of the run.
-    """
+    where the threads are not those of the run."""
     if name not in NAMES:
         raise ValueError(f"no component {name!r}; there are {', '.join(NAMES)}")
     files.check_threads()

@@ -76,8 +76,7 @@ def write(
     shape.
 
     llama.cpp turns neighbours (2i, 2i + 1) by RoPE where Hugging Face turns halves (i, i + D/2), so the rows of q_proj
-    and k_proj are in another order within each head. Llama-3 scaling is a tensor of factors instead of four numbers.
-    """
+    and k_proj are in another order within each head. Llama-3 scaling is a tensor of factors instead of four numbers."""
     import torch
 
     from ..modular.linear import interleave_rows
