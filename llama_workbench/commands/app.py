@@ -1,7 +1,7 @@
 """The command line: its commands, its errors and its exit codes.
 
 A module of this package has a command as `command`, a function whose parameters typer reads, or a `typer.Typer` with
-commands of its own; LISTED is its line in `workbench --help`. Its help is the docstring, or HELP where that is long.
+commands of its own; LISTED is its line in `workbench --help`. Its help is the docstring.
 Where it has several, COMMANDS has name → (function, its line). A slice has the same in its module `command`. Commands
 import what they need when called, so that help and lists come at once.
 """
@@ -46,11 +46,10 @@ ENDING = """\
 
 class Verb(NamedTuple):
     """A command: the function whose parameters typer reads, or a Typer with commands of its own; its line in `workbench
-    --help`; its help, where that is not the docstring; and the module that has it."""
+    --help`; and the module that has it."""
 
     run: Any
     listed: Listed | None
-    help: str | None
     module: str
 
 
@@ -66,8 +65,7 @@ def verbs() -> dict[str, Verb]:
             own = {name.replace("_", "-"): (module.command, getattr(module, "LISTED", None))}
         else:
             own = getattr(module, "COMMANDS", {})
-        help_ = getattr(module, "HELP", None)
-        by_name |= {name: Verb(run, listed, help_, module.__name__) for name, (run, listed) in own.items()}
+        by_name |= {name: Verb(run, listed, module.__name__) for name, (run, listed) in own.items()}
     return dict(
         sorted(by_name.items(), key=lambda item: (item[1].listed.place if item[1].listed else math.inf, item[0]))
     )
@@ -99,7 +97,7 @@ def build() -> typer.Typer:
         if isinstance(verb.run, typer.Typer):
             app.add_typer(verb.run, name=name)
         else:
-            app.command(name, help=verb.help)(verb.run)
+            app.command(name)(verb.run)
     return app
 
 

@@ -13,7 +13,7 @@ import typer
 from llama_workbench.harness.spec.words import VerbExit
 
 from ..results import find_run
-from .shared import MOST_USED, AsJson, Failure, Listed, print_json, show, warn_changed, with_exits, write, write_file
+from .shared import MOST_USED, AsJson, Failure, Listed, ends, print_json, show, warn_changed, write, write_file
 
 if TYPE_CHECKING:
     from llama_workbench.harness.baselines.regressions import RunComparison
@@ -29,90 +29,15 @@ LISTED = Listed(
     },
 )
 
-HELP = with_exits(
-    """\
-Has anything become slower from BASE to NEW, or does it need more instructions or memory?
 
-With --repeat, or with three runs or more: do repeat runs of the same command contradict each other, and how much do
-they vary?
-
-Each variant's time is compared relative to the reference benchmark, which both runs timed. So the runs may be from
-different days. If BASE has baselines of several machine types (workbench baseline save), the one of NEW's machine type
-is used; if there is none, a note says so. On another machine, torch or device the answer is "inconclusive" at best. The
-table also has instructions (runs with --count-instructions) and memory (runs with --profile).
-
-\b
-Exit codes:
-
-A time is a regression if the whole interval of the slow-down is above the threshold of 2.5 %. The interval includes
-the run-to-run variation of unchanged code, if that was measured (see below), by the same version of the
-workbench or by different ones. If one version measured both runs of a function, and other programs left the machine
-alone, it is taken as on our machine: 0.25 % (standard deviation). Else the interval must also be above a tolerance:
-9 %, or 19 % for a call more than twice as long or as short as the reference benchmark, or 50 % below a twentieth of it.
-To detect less, time old and new code in one run:
-pytest --benchmark --compare OLD NEW --fail-if slower:5
-
-Instructions and memory: more than the threshold is a regression.
-
-With --gate time,instructions a variant's instruction count decides where its time is inconclusive. This finds added
-work on shared machines, where times are too noisy, and slow-downs without added work as far as times show them. Counts
-need the same torch, Python, valgrind and kernels, but not the same processor.
-
-Of repeat runs each two are compared. On one machine at most one interval in a hundred should not overlap with that of
-the repeat run. From three runs on a table says how much they vary beyond what the processes of one run differ by, by
-kind of workload and variant, in percent: the standard deviation, and its upper bound (95 %). Measure unchanged code at
-least ten times, hours apart, and put that table into your pyproject.toml; then two runs are compared without a flat
-tolerance. Replace a variant's name by a pattern such as "*" to apply a table to all.
-
-\b
-Thresholds in the nearest pyproject.toml, here or above; the last [[for]] that fits counts:
-  [tool.llama-workbench.compare]
-  gate = ["time", "instructions"]
-  time = 3
-  instructions = 0.5
-  memory = 2
-  [[tool.llama-workbench.compare.for]]
-  variant = "fast"        a pattern with * and ?
-  workload = "decode-*"
-  time = 10
-  [[tool.llama-workbench.compare.sessions]]
-  ...                     as printed for repeat runs
-
-\b
---json prints:
-  {"format": 1, "base", "new", "verdict", "exit_code", "threshold_percent", "tolerance_percent", "gate": [..],
-   "same_machine", "machine_differences": [..], "only_in_base": [..], "only_in_new": [..], "notes": [..],
-   "rows": [{"workload", "variant", "what", "against", "base": {"ratio", "low", "high", "rounds"}, "new": {..},
-             "change_percent", "low_percent", "high_percent", "verdict", "reason", "threshold_percent",
-             "decides", "between_percent"}]}
-  change_percent is of the variant's time: above 0 it became slower. null: not known yet.
-  what: time, instructions or memory; all but times have {"value", "unit"} as base and new.
-  between_percent: run-to-run variation in the interval (standard deviation); null: a tolerance is used instead.
-  decides: whether the row counts for the exit code.
-Of repeat runs:
-  {"format": 1, "pairs": [{"first", "second", "intervals", "disjoint": [{"workload", "variant", "baseline", "first",
-   "second"}], "verdicts", "changed": [{"claim", "part", "first", "second"}]}], "variation": [{"variant", "kind",
-   "code", "sessions", "between", "at_most"}]}
-  intervals, verdicts: how many both runs have; disjoint: intervals that do not overlap; changed: verdicts that differ.
-
-\b
-Examples:
-  workbench compare results/baselines/main results/runs/20260102T030405Z-1a2b
-  workbench compare main NEW --gate time,instructions --markdown comparison.md --junit compare.xml
-  workbench compare main NEW --threshold 10 --json
-  workbench compare results/runs/first results/runs/second --repeat
-  for n in $(seq 10); do pytest --benchmark --variants fast --run-dir results/runs/s$n; sleep 3600; done
-  workbench compare results/runs/s*
-""",
+@ends(
     {
         VerbExit.DONE: "no regression; of repeat runs: no verdict contradicts another",
         VerbExit.AGAINST: "a regression, by a metric of the gate (time, unless --gate or pyproject.toml names others); "
         "of repeat runs: a verdict contradicts another",
         VerbExit.COULD_NOT: "inconclusive: nothing in common, another machine or device, few processes; or an error",
-    },
+    }
 )
-
-
 def command(
     runs: Annotated[
         list[str],
@@ -142,7 +67,79 @@ def command(
     ] = None,
     junit: Annotated[Path | None, typer.Option(metavar="FILE", help="Also write JUnit XML to this file.")] = None,
 ) -> None:
-    """Compare runs and end with 0, 1 or 2 (see HELP)."""
+    """Has anything become slower from BASE to NEW, or does it need more instructions or memory?
+
+    With --repeat, or with three runs or more: do repeat runs of the same command contradict each other, and how much do
+    they vary?
+
+    Each variant's time is compared relative to the reference benchmark, which both runs timed. So the runs may be from
+    different days. If BASE has baselines of several machine types (workbench baseline save), the one of NEW's machine
+    type is used; if there is none, a note says so. On another machine, torch or device the answer is "inconclusive" at
+    best. The table also has instructions (runs with --count-instructions) and memory (runs with --profile).
+
+    \b
+    Exit codes:
+
+    A time is a regression if the whole interval of the slow-down is above the threshold of 2.5 %. The interval includes
+    the run-to-run variation of unchanged code, if that was measured (see below), by the same version of the workbench
+    or by different ones. If one version measured both runs of a function, and other programs left the machine alone, it
+    is taken as on our machine: 0.25 % (standard deviation). Else the interval must also be above a tolerance: 9 %, or
+    19 % for a call more than twice as long or as short as the reference benchmark, or 50 % below a twentieth of it. To
+    detect less, time old and new code in one run: pytest --benchmark --compare OLD NEW --fail-if slower:5
+
+    Instructions and memory: more than the threshold is a regression.
+
+    With --gate time,instructions a variant's instruction count decides where its time is inconclusive. This finds added
+    work on shared machines, where times are too noisy, and slow-downs without added work as far as times show them.
+    Counts need the same torch, Python, valgrind and kernels, but not the same processor.
+
+    Of repeat runs each two are compared. On one machine at most one interval in a hundred should not overlap with that
+    of the repeat run. From three runs on a table says how much they vary beyond what the processes of one run differ
+    by, by kind of workload and variant, in percent: the standard deviation, and its upper bound (95 %). Measure
+    unchanged code at least ten times, hours apart, and put that table into your pyproject.toml; then two runs are
+    compared without a flat tolerance. Replace a variant's name by a pattern such as "*" to apply a table to all.
+
+    \b
+    Thresholds in the nearest pyproject.toml, here or above; the last [[for]] that fits counts:
+      [tool.llama-workbench.compare]
+      gate = ["time", "instructions"]
+      time = 3
+      instructions = 0.5
+      memory = 2
+      [[tool.llama-workbench.compare.for]]
+      variant = "fast"        a pattern with * and ?
+      workload = "decode-*"
+      time = 10
+      [[tool.llama-workbench.compare.sessions]]
+      ...                     as printed for repeat runs
+
+    \b
+    --json prints:
+      {"format": 1, "base", "new", "verdict", "exit_code", "threshold_percent", "tolerance_percent", "gate": [..],
+       "same_machine", "machine_differences": [..], "only_in_base": [..], "only_in_new": [..], "notes": [..],
+       "rows": [{"workload", "variant", "what", "against", "base": {"ratio", "low", "high", "rounds"}, "new": {..},
+                 "change_percent", "low_percent", "high_percent", "verdict", "reason", "threshold_percent",
+                 "decides", "between_percent"}]}
+      change_percent is of the variant's time: above 0 it became slower. null: not known yet.
+      what: time, instructions or memory; all but times have {"value", "unit"} as base and new.
+      between_percent: run-to-run variation in the interval (standard deviation); null: a tolerance is used instead.
+      decides: whether the row counts for the exit code.
+    Of repeat runs:
+      {"format": 1, "pairs": [{"first", "second", "intervals", "disjoint": [{"workload", "variant", "baseline", "first",
+       "second"}], "verdicts", "changed": [{"claim", "part", "first", "second"}]}], "variation": [{"variant", "kind",
+       "code", "sessions", "between", "at_most"}]}
+      intervals, verdicts: how many both runs have. disjoint: intervals that do not overlap.
+      changed: verdicts that differ.
+
+    \b
+    Examples:
+      workbench compare results/baselines/main results/runs/20260102T030405Z-1a2b
+      workbench compare main NEW --gate time,instructions --markdown comparison.md --junit compare.xml
+      workbench compare main NEW --threshold 10 --json
+      workbench compare results/runs/first results/runs/second --repeat
+      for n in $(seq 10); do pytest --benchmark --variants fast --run-dir results/runs/s$n; sleep 3600; done
+      workbench compare results/runs/s*
+    """
     from llama_workbench.harness.baselines.text import render, to_junit, to_markdown
     from llama_workbench.harness.baselines.thresholds import gate_of, read_thresholds
 

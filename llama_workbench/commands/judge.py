@@ -13,7 +13,7 @@ import typer
 from llama_workbench.harness.spec.words import VerbExit
 
 from ..results import find_run
-from .shared import ON_RUNS, AsJson, Listed, RunArgument, print_json, show, warn_changed, with_exits, write
+from .shared import ON_RUNS, AsJson, Listed, RunArgument, ends, print_json, show, warn_changed, write
 
 if TYPE_CHECKING:
     from llama_workbench.harness.report.sessions import BothSessions, SessionAnswers
@@ -25,41 +25,14 @@ if TYPE_CHECKING:
 
 LISTED = Listed(9, ON_RUNS, {"judge results/runs/ID": "compute its verdicts again, even if it was killed"})
 
-HELP = with_exits(
-    """\
-Compute the verdicts of a run again from its samples, even of a run that was killed. This rewrites its verdicts.json,
-its standings.json and the result of its A/A checks.
 
-Claims, questions and rules are as they were when the run was made. With --claims-dir questions and rules are taken
-from a folder's dispute.toml, and the words of claims from its files; what claims ask, and their limits, stay.
-A run of several machines (workbench combine) is judged over all of them. A run at a URL is not rewritten.
-
---write fills each pair of lines <!-- NAME:begin --> and <!-- NAME:end --> in the file:
-"answer" (the headline, and a line for each main claim), "answer-short" (the headline and the first lines), "headlines"
-(a row for each), "rules" (what each team's own rule picks), "advice" (what to change), "ladder" (optimisation steps),
-"verdicts" (every verdict), "session" (how far --session agrees), "gallery" (a section for each claim). With --session
-a verdict is shown only if both runs give it, an interval covers both runs, and a column has the verdicts of each run.
-
-\b
-Exit codes:
-
---json prints the list that verdicts.json holds.
-
-\b
-Examples:
-  workbench judge results/runs/20260102T030405Z-1a2b
-  workbench judge results/baselines/main --write README.md --write docs/verdicts.md
-  workbench judge results/baselines/main --write README.md --check     in CI
-  workbench judge results/baselines/main --session the-day-after --write docs/verdicts.md
-""",
+@ends(
     {
         VerbExit.DONE: "verdicts were computed, whatever they are; or the files are up to date",
         VerbExit.AGAINST: "with --check: a file is out of date",
         VerbExit.COULD_NOT: "an error: the reason is printed",
-    },
+    }
 )
-
-
 def command(
     run: RunArgument,
     as_json: AsJson = False,
@@ -89,7 +62,31 @@ def command(
         ),
     ] = False,
 ) -> None:
-    """Compute the verdicts of a run again (see HELP)."""
+    """Compute the verdicts of a run again from its samples, even of a run that was killed. This rewrites its
+    verdicts.json, its standings.json and the result of its A/A checks.
+
+    Claims, questions and rules are as they were when the run was made. With --claims-dir questions and rules are taken
+    from a folder's dispute.toml, and the words of claims from its files; what claims ask, and their limits, stay. A run
+    of several machines (workbench combine) is judged over all of them. A run at a URL is not rewritten.
+
+    --write fills each pair of lines <!-- NAME:begin --> and <!-- NAME:end --> in the file: "answer" (the headline, and
+    a line for each main claim), "answer-short" (the headline and the first lines), "headlines" (a row for each),
+    "rules" (what each team's own rule picks), "advice" (what to change), "ladder" (optimisation steps), "verdicts"
+    (every verdict), "session" (how far --session agrees), "gallery" (a section for each claim). With --session a
+    verdict is shown only if both runs give it, an interval covers both runs, and a column has the verdicts of each run.
+
+    \b
+    Exit codes:
+
+    --json prints the list that verdicts.json holds.
+
+    \b
+    Examples:
+      workbench judge results/runs/20260102T030405Z-1a2b
+      workbench judge results/baselines/main --write README.md --write docs/verdicts.md
+      workbench judge results/baselines/main --write README.md --check     in CI
+      workbench judge results/baselines/main --session the-day-after --write docs/verdicts.md
+    """
     from llama_workbench.harness.metrics.registry import judged_files
     from llama_workbench.harness.report.markdown import markdown_table
     from llama_workbench.harness.session.judging import keep, rejudge

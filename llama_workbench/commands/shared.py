@@ -66,23 +66,18 @@ def takes(options: Mapping[str, str]) -> Callable[[Callable[..., None]], Callabl
 
 
 def ends(more: Mapping[int, str], *, refuses: bool = False) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Decorates the function of a verb: its help has its exit codes, see `with_exits`."""
-
-    def decorated(command: Callable[..., None]) -> Callable[..., None]:
-        command.__doc__ = with_exits(inspect.cleandoc(command.__doc__ or ""), more, refuses=refuses)
-        return command
-
-    return decorated
-
-
-def with_exits(help_: str, more: Mapping[int, str], *, refuses: bool = False) -> str:
-    """The help of a verb with its exit codes below "Exit codes:": those that every verb has, and more, as in
-    `VerbExit.listed`. refuses: whether it leaves out wrong code, so that it has all of them."""
+    """Decorates the function of a verb: its help has its exit codes below "Exit codes:", those that every verb has and
+    more, as in `VerbExit.listed`. refuses: whether it leaves out wrong code, so that it has all of them."""
     codes: set[int] = {*VerbExit} if refuses else {VerbExit.DONE, VerbExit.COULD_NOT, VerbExit.INTERRUPTED, *more}
     lines = zip(VerbExit, VerbExit.listed(more).splitlines(), strict=True)
     listed = "\n".join(line for code, line in lines if code in codes)
-    head = "Exit codes:\n"
-    return help_.replace(head, f"{head}{listed}\n")
+
+    def decorated(command: Callable[..., None]) -> Callable[..., None]:
+        head = "Exit codes:\n"
+        command.__doc__ = inspect.cleandoc(command.__doc__ or "").replace(head, f"{head}{listed}\n")
+        return command
+
+    return decorated
 
 
 def _parameter(option: Option, help_: str) -> inspect.Parameter:
