@@ -300,52 +300,20 @@ def _passes(run: RunFolder, only: Sequence[str]) -> None:
     workload = only[0]
     profiles: list[dict[str, Any]] = []
     memory: list[dict[str, Any]] = []
+    sizes = {"parameter_bytes": 60_000_000, "cache_bytes": 7_000_000}
     for name, mask in (("team006_before", 60), ("team006_after", 20)):
-        relative = f"profiles/{workload}/{name}.folded"
-        target = run.path / relative
+        target = run.path / "profiles" / workload / f"{name}.folded"
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_text(FOLDED.format(attention=300, mask=mask))
-        common = {"workload": workload, "variant": name}
-        profiles.append(
-            common
-            | {
-                "path": relative,
-                "rate_hz": 250,
-                "samples": 720 + mask,
-                "median_ns": int(CALL_NS[workload] * FACTORS[name]),
-                "reason": None,
-            }
-        )
-        memory.append(
-            common
-            | {
-                "peak_transient_bytes": 3_000_000 + 10_000 * mask,
-                "parameter_bytes": 60_000_000,
-                "cache_bytes": 7_000_000,
-                "reason": None,
-            }
-        )
-    profiles.append(
-        {
-            "workload": workload,
-            "variant": "team005_hybrid",
-            "path": None,
-            "rate_hz": 250,
-            "samples": 0,
-            "median_ns": None,
-            "reason": "py-spy may not attach to other processes here",
-        }
-    )
-    memory.append(
-        {
-            "workload": workload,
-            "variant": "team005_hybrid",
-            "peak_transient_bytes": None,
-            "parameter_bytes": 60_000_000,
-            "cache_bytes": 7_000_000,
-            "reason": "the memory pass ran into its time limit",
-        }
-    )
+        common: dict[str, Any] = {"workload": workload, "variant": name, "reason": None}
+        sampled = {"path": f"profiles/{workload}/{name}.folded", "rate_hz": 250, "samples": 720 + mask}
+        profiles.append(common | sampled | {"median_ns": int(CALL_NS[workload] * FACTORS[name])})
+        memory.append(common | sizes | {"peak_transient_bytes": 3_000_000 + 10_000 * mask})
+    common = {"workload": workload, "variant": "team005_hybrid"}
+    no_profile = {"path": None, "rate_hz": 250, "samples": 0, "median_ns": None}
+    profiles.append(common | no_profile | {"reason": "py-spy may not attach to other processes here"})
+    no_peak = {"peak_transient_bytes": None, "reason": "the memory pass ran into its time limit"}
+    memory.append(common | sizes | no_peak)
     run.write_json("profiles.json", profiles)
     run.write_json("memory.json", memory)
 
