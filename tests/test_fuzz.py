@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.fuzz import Kind, try_all
-from tests.fuzz.kinds import KINDS
+from tests.fuzz.foreign import KINDS
 
 pytestmark = pytest.mark.covers("harness/store", "harness/evidence", "harness/claims", "datasets", "tests/fuzz")
 

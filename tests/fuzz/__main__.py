@@ -8,7 +8,7 @@ import tempfile
 from pathlib import Path
 
 from . import try_all
-from .kinds import KINDS
+from .foreign import KINDS
 
 
 def main() -> None:

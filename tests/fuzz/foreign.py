@@ -23,7 +23,7 @@ from llama_workbench.harness.claims.model import ClaimError
 from llama_workbench.harness.claims.reading import read_claim
 from llama_workbench.harness.slices.gguf import cases as gguf_checks
 
-from . import BYTES, Damage, Kind, digit, json_value
+from . import BYTES, Damage, Kind, digit, json_value, run_files
 
 WORDS = 512
 
@@ -256,6 +256,7 @@ def _kind(
 
 
 KINDS: tuple[Kind, ...] = (
+    *run_files.KINDS,
     _kind("config.json", lambda folder: _folder(folder) / "config.json", _read_folder, JSON, lambda path: path.parent),
     _kind(
         "safetensors",
