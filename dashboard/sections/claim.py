@@ -298,7 +298,8 @@ def show_why(screen: Screen, number: int = 0, *, with_costs: bool = False) -> No
             blocks.say(screen.why)
             if rows := changes(explained):
                 drawn = cause_bars(rows, screen.effect.variant, state.colours())
-                blocks.plot(drawn, cause_text(rows), f"causes {number}")
+                alt = "; ".join(f"{row.name}: {row}" for row in rows)
+                blocks.plot(drawn, f"Where the difference is. {alt}.", f"causes {number}")
         with right:
             _html(diff_html(explained))
     if with_costs:
@@ -341,11 +342,6 @@ def cause_bars(rows: Sequence[CauseRow], variant: str, colours: Palette) -> go.F
             gridcolor=colours.rule,
         ),
     )
-
-
-def cause_text(rows: Sequence[CauseRow]) -> str:
-    """The bars in words."""
-    return f"Where the difference is. {'; '.join(f'{row.name}: {row}' for row in rows)}."
 
 
 # -- several machines --------------------------------------------------------------------------------------------------
