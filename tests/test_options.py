@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import ast
 import json
 import subprocess
 import sys
-from dataclasses import fields
 from pathlib import Path
 
 import pytest
 
 from llama_workbench import ROOT
 from llama_workbench.harness.plan.options import (
-    SECTIONS,
     Options,
     PlanError,
     Request,
@@ -88,44 +85,6 @@ def test_the_second_name_of_an_option_is_the_same_option() -> None:
     assert line.workbench_call == ["bench.py:texts", "bench.py:words"]
     typed_words = ["pytest", "--benchmark", "--inputs", "bench.py:texts", "--workbench-inputs=bench.py:words"]
     assert [*words_of(typed_words, {"--call"})] == ["--call", "bench.py:texts", "--call", "bench.py:words"]
-
-
-HOLDERS = {"options", "request", "start", "order", "asked", "again", "given"}
-READ_BY_MANY = {
-    "claims", "variants", "workloads", "workloads_file", "added", "compare", "calls", "check", "of_sides",
-    "threads", "device",  # what is asked for: each step of planning looks at its part, and messages name it
-    "on",  # both commands that go on with a run
-    "everything",  # of a part of the work all claims are named then
-    "seed", "budget_seconds", "run_dir", "claims_folder",  # a run over a cluster is one too
-    "profile",  # the line before the rounds says how long that takes
-}  # fmt: skip
-
-
-def read_in(path: Path) -> set[str]:
-    """Names that a module reads off something which holds options."""
-    found = set[str]()
-    for node in ast.walk(ast.parse(path.read_text("utf-8"))):
-        if isinstance(node, ast.Attribute) and isinstance(node.value, (ast.Attribute, ast.Name)):
-            owner = node.value.attr if isinstance(node.value, ast.Attribute) else node.value.id
-            found |= {node.attr} if owner in HOLDERS else set()
-    return found
-
-
-def test_an_option_is_named_by_the_model_and_its_user_alone() -> None:
-    """None is handed on by its name."""
-    paths = [path for folder in FOLDERS for path in sorted((REPOSITORY / folder).rglob("*.py"))]
-    users = {path.relative_to(REPOSITORY).as_posix(): read_in(path) for path in paths if not path.match(MODEL)}
-    options = {each.name for section in SECTIONS for each in fields(section)} - {"publish_to", "gates_only"}
-    readers = {name: [path for path, names in users.items() if name in names] for name in options}
-    assert {name for name, found in readers.items() if len(found) > 1} == READ_BY_MANY
-    assert readers["budget_has_gates"] == ["harness/session/run.py"]
-
-
-def test_conditions_are_parsed_where_they_are_typed_or_stored() -> None:
-    allowed = {MODEL}  # a stored one is read by the form of run.json
-    paths = [path for folder in FOLDERS for path in sorted((REPOSITORY / folder).rglob("*.py"))]
-    parsing = [path for path in paths if "Condition.parse" in path.read_text("utf-8")]
-    assert {path.relative_to(REPOSITORY).as_posix() for path in parsing} == allowed
 
 
 def test_what_is_sent_arrives() -> None:

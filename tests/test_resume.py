@@ -259,7 +259,6 @@ def damaged(folder: Path) -> None:
 REASONS: dict[str, tuple[Callable[[Path], None], str]] = {
     "processor": (environment(cpu_model="Another CPU"), "CPU: Another CPU against .*start a new run"),
     "cores": (environment(cores=999), "cores: 999 against"),
-    "pages": (environment(transparent_huge_pages="never ever"), "huge pages: never ever against"),
     "torch": (environment(torch="0.1"), "torch: 0.1 against"),
     "library": (environment(packages={"safetensors": "0.1"}), "safetensors: 0.1 against .*numpy|numpy.*safetensors"),
     "code": (other_code, f"the code of {SIDES[0]} changed"),

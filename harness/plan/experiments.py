@@ -41,7 +41,6 @@ from .functions import (
     added_sources,
     check_evidence,
     check_variant,
-    conditions,
     functions_of,
     own_workloads,
     selected,
@@ -210,8 +209,10 @@ def make_plan(
     if request.threads is not None:
         workloads = {name: each.model_copy(update={"threads": request.threads}) for name, each in workloads.items()}
     mode = "compare" if request.compare is not None else "claims"
-    asked = dispute or Dispute()
-    plan = Plan(mode, chosen, pairs, (), added, request.device, conditions(request), functions, asked)
+    if request.fail_if and request.compare is None:
+        raise PlanError(f"--fail-if {request.fail_if[0]}: only with --compare A B")
+    conditions = tuple(dict.fromkeys(request.fail_if))
+    plan = Plan(mode, chosen, pairs, (), added, request.device, conditions, functions, dispute or Dispute())
     settle_pairs = not (plan.conditions and request.only_conditions)
     return replace(plan, experiments=experiments_of(plan, workloads, shapes, settle_pairs=settle_pairs))
 
@@ -410,7 +411,8 @@ def sources_of(plan: Plan) -> Sources | None:
     if plan.functions.environments:
         return None
     names = sorted({name for experiment in plan.experiments for name in experiment.variants})
-    names += [name for name in _controls(plan) if name not in names]
+    controls = {name for each in plan.experiments for name in each.controls if not EnteredName(name).is_control}
+    names += [name for name in sorted(controls) if name not in names]
     given = {**plan.added, **plan.functions.sources}
     variants = {
         name: _source(given[name]) if name in given else SourceRecord(digest=digests.digest(name)) for name in names
@@ -422,13 +424,6 @@ def sources_of(plan: Plan) -> Sources | None:
         if name in plan.calls()
     }
     return Sources(variants=variants, calls=calls, harness=digests.digest_of_folders(MEASURING))
-
-
-def _controls(plan: Plan) -> list[str]:
-    """Controls that are no copy of another variant."""
-    return sorted(
-        {name for experiment in plan.experiments for name in experiment.controls if not EnteredName(name).is_control}
-    )
 
 
 def _commands(settings: CommandSettings) -> CommandsRecord | None:

@@ -14,7 +14,6 @@ from functools import cached_property
 from pathlib import Path
 
 from llama_workbench import ROOT, variants
-from llama_workbench.datasets.lengths import Statistic
 from llama_workbench.datasets.workloads import Workload, workloads
 
 from ..calls.called import WORK, Call
@@ -23,11 +22,10 @@ from ..calls.digest import packages_of
 from ..calls.environments import PythonEnvironment, check_begins, environments_at, facts_of, with_own
 from ..calls.revisions import parse_at
 from ..calls.source import Source, is_command, named_apart
-from ..claims.model import Claim
+from ..claims.model import Claim, NamedCall
 from ..claims.reading import select
 from ..machine.places import published
 from ..spec.hypotheses import Hypothesis
-from ..spec.regions import Condition
 from ..store.schema import SideEnvironment
 from .options import ADD, CALL, CALM, CHECK, COMPARE, ENV, SIZES, STATISTIC, PlanError, Request
 
@@ -65,13 +63,6 @@ def check_variant(name: str, known: Sequence[str], where: str = "") -> None:
         raise PlanError(f"{where}{variants.unknown(name, known)}")
 
 
-def conditions(request: Request) -> tuple[Condition, ...]:
-    """What `--fail-if` asks for, each once. Raises PlanError where there is no comparison."""
-    if request.fail_if and request.compare is None:
-        raise PlanError(f"--fail-if {request.fail_if[0]}: only with --compare A B")
-    return tuple(dict.fromkeys(request.fail_if))
-
-
 def check_evidence(name: str, evidence: str, where: str, added: Container[str]) -> None:
     """An engine differs from a model of ours in everything at once: what it shows is never due to one choice.
 
@@ -104,12 +95,15 @@ def selected(request: Request, claims: Sequence[Claim]) -> tuple[Claim, ...]:
         listed = hypothesis.workload_names()
         return tuple(name for name in request.workloads if name not in parts_of_layers or name in listed)
 
+    def whole(hypothesis: Hypothesis) -> bool:
+        return request.everything or bool(request.claims) or bool(hypothesis.quick and request.workloads)
+
     def parts_of(claim: Claim, anywhere: bool) -> tuple[Hypothesis, ...]:
         return tuple(
             part
             for hypothesis in claim.hypothesis
             if bool(of(hypothesis)) == bool(request.workloads)
-            if (measured := _asked_for(hypothesis, request))
+            if (measured := hypothesis.as_a_whole() if whole(hypothesis) else hypothesis.in_quick_set())
             if (part := measured.selected(request.variants, of(hypothesis), anywhere=anywhere))
         )
 
@@ -118,12 +112,6 @@ def selected(request: Request, claims: Sequence[Claim]) -> tuple[Claim, ...]:
         if parts := parts_of(claim, False) or (parts_of(claim, True) if request.claims else ()):
             chosen.append(claim.model_copy(update={"hypothesis": parts}))
     return tuple(chosen)
-
-
-def _asked_for(hypothesis: Hypothesis, request: Request) -> Hypothesis | None:
-    if request.everything or request.claims or (hypothesis.quick and request.workloads):
-        return hypothesis.as_a_whole()
-    return hypothesis.in_quick_set()
 
 
 def ad_hoc_pairs(request: Request, chosen: Sequence[Claim], added: Sequence[str]) -> tuple[tuple[str, str], ...]:
@@ -216,15 +204,10 @@ def functions_of(request: Request, claims: Sequence[Claim], *, on_paper: bool = 
             A_PYTHON if any(side.module for side in sides) else NOTHING
         ]
         for payload, size in itertools.product(named_apart(payloads), request.sizes or [0]):
-            name = "-".join(filter(None, (_slug(payload.name), request.statistic, str(size or ""))))
+            slug = re.sub(r"[^a-z0-9.]+", "-", payload.name.lower()).strip("-.") or "call"
+            name = "-".join(filter(None, (slug, request.statistic, str(size or ""))))
             made_by[name] = (replace(payload, size=size), check or None)
-            workloads[name] = _workload(
-                name,
-                *made_by[name],
-                threads=request.threads or 1,
-                statistic=request.statistic,
-                calm=request.calm,
-            )
+            workloads[name] = _workload(name, *made_by[name], request)
     elif request.statistic is not None:
         raise PlanError(f"{STATISTIC} {request.statistic}: only with {CALL} FILE:FUNCTION: models have no percentiles")
     elif request.calm:
@@ -262,15 +245,7 @@ def _of_claim(
         checked = call.check and parse_at(call.check, option=f"{option} check =", folder=folder)
         if made_by.setdefault(name, (payload, checked or None)) != (payload, checked or None):
             raise PlanError(f"claim {claim.id}: another claim has a call {name!r} of its own: rename one")
-        workloads[name] = _workload(
-            name,
-            payload,
-            checked or None,
-            threads=call.threads,
-            statistic=call.statistic,
-            calm=call.calm,
-            description=call.description,
-        )
+        workloads[name] = _workload(name, payload, checked or None, call)
     return sources
 
 
@@ -361,34 +336,20 @@ def _by_name(sources: Sequence[Source], taken: Sequence[str]) -> dict[str, Sourc
     return by_name
 
 
-def _workload(
-    name: str,
-    payload: Source,
-    check: Source | None,
-    *,
-    threads: int,
-    statistic: Statistic | None,
-    calm: bool,
-    description: str | None = None,
-) -> Workload:
+def _workload(name: str, payload: Source, check: Source | None, asked: Request | NamedCall) -> Workload:
     return Workload(
         name=name,
         kind="call",
         geometry="",
         tokens=1,
-        threads=threads,
+        threads=asked.threads or 1,
         payload=payload.shown,
         size=payload.size or None,
         check=check.shown if check else None,
-        statistic=statistic,
-        calm=calm,
-        description=description or f"called with inputs from {payload.shown}",
+        statistic=asked.statistic,
+        calm=asked.calm,
+        description=getattr(asked, "description", "") or f"called with inputs from {payload.shown}",
     )
-
-
-def _slug(name: str) -> str:
-    """The name of a workload from that of a function."""
-    return re.sub(r"[^a-z0-9.]+", "-", name.lower()).strip("-.") or "call"
 
 
 def variants_in(request: Request) -> Request:
@@ -399,7 +360,11 @@ def variants_in(request: Request) -> Request:
     if request.compare is None or request.calls or any(map(_is_command, request.compare)):
         return request
     added = added_sources(request.added)
-    parsed = {place: _parsed(side, COMPARE) for place, side in enumerate(request.compare) if not _is_name(side)}
+    parsed = {
+        place: _parsed(side, COMPARE)
+        for place, side in enumerate(request.compare)
+        if not isinstance(side, str) or ":" in side  # else it is a name
+    }
     for place, source in parsed.items():
         if not builds(source):
             problem = "is no build(config, weights, *, max_length); for any other function add an input generator"
@@ -411,10 +376,6 @@ def variants_in(request: Request) -> Request:
         for place, side in enumerate(request.compare)
     ]
     return replace(request, added=(*added.values(), *named.values()), compare=tuple(sides))
-
-
-def _is_name(side: str | Source) -> bool:
-    return isinstance(side, str) and ":" not in side
 
 
 def builds(source: Source) -> bool:

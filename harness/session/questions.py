@@ -313,12 +313,18 @@ def _built_sides(
 
 
 def _looked_for(subject: str, revision: str, *, elsewhere: bool, only: bool) -> Source | OutsideVariantError:
-    """A side, or why it is not there. Nothing is imported. Raises SourceError where the revision cannot be had."""
+    """A side, or why it is not there. Nothing is imported. only: the other one is of the same revision, so that this
+    need not be in its name. Raises SourceError where the revision cannot be had."""
     if revision != WORKING_TREE:
         root = repository_of(Path.cwd())
         files_of(root, commit_of(root, revision))
     try:
-        source = _at(subject, revision, elsewhere=elsewhere, only=only)
+        if revision == WORKING_TREE:
+            source = parse_at(subject, option="subject", elsewhere=elsewhere)
+            if not (only or "=" in subject):
+                source = replace(source, name=f"{source.name}-now")
+        else:
+            source = source_at(subject, revision, option="subject")
         if source.file and not elsewhere:
             look_for(source.file, source.function)
     except OutsideVariantError as error:
@@ -332,14 +338,6 @@ def _named_after(sides: Sequence[Source], places: Sequence[str]) -> list[Source]
     if names[0] == names[1]:  # the same environment, or two folders of one name
         names[1] = f"{names[1]}-2"
     return [replace(side, name=name) for side, name in zip(sides, names, strict=True)]
-
-
-def _at(subject: str, revision: str, *, elsewhere: bool = False, only: bool = False) -> Source:
-    """A side. only: the other one is of the same revision, so that this need not be in its name."""
-    if revision == WORKING_TREE:
-        source = parse_at(subject, option="subject", elsewhere=elsewhere)
-        return source if only or "=" in subject else replace(source, name=f"{source.name}-now")
-    return source_at(subject, revision, option="subject")
 
 
 # -- bisecting ---------------------------------------------------------------------------------------------------------
