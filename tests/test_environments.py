@@ -16,7 +16,7 @@ import zipfile
 from collections import namedtuple
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import cache, reduce
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -532,10 +532,14 @@ def test_not_a_number_and_classes(tmp_path: Path) -> None:
     assert holder == {"class": "Holder", "name": "a", "values": [1]}
 
 
+ENDLESS: list[Any] = []
+ENDLESS.append(ENDLESS)
+
+
 @pytest.mark.parametrize(
     ("value", "told"),
     [
-        (reduce(lambda inner, _: [inner], range(200), 0), "nested too deeply"),
+        (ENDLESS, "nested too deeply"),
         ([object()], r"\[0\]: a object"),
         ({"a": np.array([object()])}, r"\['a'\]: an array of object"),
         (print, "a builtin_function_or_method"),
