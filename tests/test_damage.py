@@ -7,11 +7,13 @@ import subprocess
 import sys
 import warnings
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pydantic import TypeAdapter
 
 from llama_workbench.dashboard.views import data, entries
+from llama_workbench.datasets.files import parse_json, parse_toml, short
 from llama_workbench.harness.baselines.saved import save
 from llama_workbench.harness.metrics.registry import judged_files
 from llama_workbench.harness.metrics.share.metric import PHASES
@@ -338,3 +340,38 @@ def test_a_wrong_value_is_named_with_its_place(tmp_path: Path, name: str, old: s
     [line] = done.stderr.splitlines()
     assert f"{run.path / name}: {said}" in line
     assert WORKLOAD not in said
+
+
+# -- values and texts of files that anybody may have written, within bounds --------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        10**10_000,
+        -(10**10_000),
+        "x" * 10**6,
+        "a\nb\u2028c",
+        [[]] * 10**5,
+        {"a": {"b": {"c": {"d": {"e": 1}}}}},
+        "\ud800",
+    ],
+    ids=["int", "negative", "text", "lines", "list", "tables", "surrogate"],
+)
+def test_any_value_is_shown_in_a_short_line(value: Any) -> None:
+    shown = short(value)
+    assert len(shown) <= 100
+    assert shown.isprintable()
+    shown.encode()
+
+
+def test_common_values_are_shown_as_they_are() -> None:
+    for value in (1, -7, 1e-5, "silu", None, True, [1, 2], {"a": 1}):
+        assert short(value) == repr(value)
+
+
+def test_texts_within_bounds_are_parsed_as_the_library_does() -> None:
+    assert parse_toml('a.b = 1\n[[c]]\nd = "x. y. z."') == {"a": {"b": 1}, "c": [{"d": "x. y. z."}]}
+    assert parse_json('{"a": [1, {"b": null}]}') == {"a": [1, {"b": None}]}
+    with pytest.raises(ValueError, match="Expecting"):
+        parse_json("{")
