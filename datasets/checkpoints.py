@@ -39,8 +39,8 @@ __all__ = ["Checkpoint", "CheckpointError", "described", "load", "synthesize"]
 AGAIN = "fetch the checkpoint again"
 NO_VARIANT = "no variant computes this; take another checkpoint"
 
-PASSED_OVER = (".rotary_emb.inv_freq", "lm_head.weight")
-"""Ends of the names of what may be there beside the weights: an old buffer, a head that is tied."""
+PASSED_OVER = (".bias", ".rotary_emb.inv_freq", "lm_head.weight")
+"""Ends of the names of what may be there beside the weights: zero biases, an old buffer, a head that is tied."""
 
 
 @dataclass(frozen=True)
@@ -66,9 +66,12 @@ class Source:
     has_tokenizer: bool
     synthetic: bool = False
 
+    def biases(self) -> list[str]:
+        return [name for name in self.tensors if name.endswith(".bias")]
+
     def check(self, cache: Path) -> None:
-        """Raises `CheckpointError` for a weight that is missing, unknown (a bias, say), of another shape or not finite,
-        and for a tied head that changes what is computed."""
+        """Raises `CheckpointError` for a weight that is missing, unknown, of another shape or not finite, and for a
+        bias or a tied head that changes what is computed."""
         expected = stored_shapes(self.config)
         for name, shape in expected.items():
             if (stored := self.tensors.get(name)) is None:
@@ -85,6 +88,11 @@ class Source:
         for file in {stored.file for stored in self.tensors.values()}:
             weights = ((name, self.tensors[name]) for name in expected if self.tensors[name].file == file)
             _check_finite(file, weights, cache)
+        for name in self.biases():
+            if self.tensors[name].read().any():
+                problem = "a bias that is not zero, and no variant adds one"
+                fix = "take a checkpoint without biases, or one in which all are zero"
+                fail(f"{self.tensors[name].file}: {shortened(name)}", problem, fix)
         head, embeddings = self.tensors.get("lm_head.weight"), self.tensors["model.embed_tokens.weight"]
         if self.config.tie_word_embeddings and head and not torch.equal(head.read(), embeddings.read()):
             problem = "tie_word_embeddings = True, but lm_head.weight differs from model.embed_tokens.weight"
@@ -175,6 +183,8 @@ def opened(folder: Path) -> Source:
                 problem = f"also in {tensors[key].file.name}, expected once"
                 fail(f"{path}: {shortened(key)}", problem, "remove the files of another checkpoint")
             tensors[key] = Stored(path, entry.get_dtype(), tuple(entry.get_shape()), partial(handle.get_tensor, key))
+    if (raw.get("attention_bias") or raw.get("mlp_bias")) and not any(key.endswith(".bias") for key in tensors):
+        fail(folder, f"no bias, and {CONFIG} promises some", "fetch the checkpoint again")
     return Source(folder, name, config, tensors, identity, (folder / tokenizer.FILE).exists(), synthetic)
 
 
@@ -216,8 +226,6 @@ def _llama_config(path: Path, raw: Mapping[str, Any]) -> LlamaConfig:
     for key, value, allowed in (
         ("model_type", raw.get("model_type"), ("llama",)),
         ("hidden_act", raw.get("hidden_act"), ("silu", None)),
-        ("attention_bias", raw.get("attention_bias"), (False, None)),
-        ("mlp_bias", raw.get("mlp_bias"), (False, None)),
         ("partial_rotary_factor", rope.get("partial_rotary_factor", raw.get("partial_rotary_factor")), (1.0, None)),
         (f"{rope_key}.rope_type", kind, ("llama3", "default")),
     ):
@@ -269,7 +277,8 @@ def load(
 
     Files whose values are all finite are remembered in `cache` (default: `cache_directory()`) by path, size and time of
     change. Raises `CheckpointError` for a missing, truncated or damaged file, another architecture, a missing key, a
-    missing, unexpected or wrongly shaped tensor, NaN or infinity, a bias, and an unsupported quantization."""
+    missing, unexpected or wrongly shaped tensor, NaN or infinity, a bias that is not zero, and an
+    unsupported quantization."""
     files = _checked(source, cache)
     digest = hashlib.sha256(files.identity)
     weights: dict[str, Tensor] = {}
@@ -311,11 +320,12 @@ def described(source: Path | str, *, cache: Path | None = None) -> tuple[LlamaCo
     prompts = "with a tokenizer" if files.has_tokenizer else "no tokenizer: prompts are token ids drawn at random"
     scaling = "" if config.rope_scaling is None else f" (llama3 scaling by {config.rope_scaling.factor:g})"
     tied = ", tied head" if config.tie_word_embeddings else ""
+    biases = ", biases all zero and left out" if files.biases() else ""
     return config, (
         f"{config.num_hidden_layers} layers, width {config.hidden_size} (feed-forward {config.intermediate_size}), "
         f"{config.num_attention_heads} heads of {config.head_dim}, {config.num_key_value_heads} KV heads, "
         f"context {config.max_position_embeddings}, epsilon {config.rms_norm_eps:g}, "
-        f"rope theta {config.rope_theta:g}{scaling}, vocabulary {config.vocab_size}{tied}, "
+        f"rope theta {config.rope_theta:g}{scaling}, vocabulary {config.vocab_size}{tied}{biases}, "
         f"{' and '.join(dtype for dtype, _ in total.most_common())}, {prompts}"
     )
 

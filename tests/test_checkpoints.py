@@ -398,6 +398,21 @@ def test_config_is_read_back_as_it_was_written(cache: Path) -> None:
         assert checkpoint.parameters == sum(unique.values())
 
 
+@pytest.mark.parametrize("promised", [True, False])
+def test_biases_that_are_all_zero_are_left_out(promised: bool, folder: Path, cache: Path) -> None:
+    plain = load(folder, cache=cache)
+    add_biases(folder, -0.0, *(("q", "k", "v", "o", "gate", "up", "down") if promised else ("q", "k", "v")))
+    edit_config(folder, attention_bias=promised, mlp_bias=promised)
+    config, told = described(folder, cache=cache)
+    assert "biases all zero and left out" in told and config == plain.config
+    weights = load(folder, cache=cache).weights
+    assert weights.keys() == plain.weights.keys()
+    tokens = torch.arange(40)[None]
+    ours = variants.get("fast").build(config, weights, max_length=40)
+    with torch.inference_mode():
+        torch.testing.assert_close(ours.forward(tokens, 0), transformers_model(folder)(tokens).logits[:, -1])
+
+
 @pytest.mark.parametrize("heads", [(9, 1, 24), (3, 3, 16), (4, 2, 32)])
 def test_heads_of_any_number_and_size_are_computed_by_all(heads: tuple[int, int, int], cache: Path) -> None:
     """Where heads do not divide the width, and where they make up more or less than it."""
@@ -517,6 +532,17 @@ def base_model_names(folder: Path) -> None:
     edit_weights(folder, rename)
 
 
+def add_biases(folder: Path, value: float, *projections: str) -> None:
+    """One for each of these projections in all layers, every number `value`."""
+
+    def add(weights: dict[str, Tensor]) -> None:
+        for name, weight in list(weights.items()):
+            if any(f".{projection}_proj." in name for projection in projections):
+                weights[name.replace("weight", "bias")] = torch.full((len(weight),), value)
+
+    edit_weights(folder, add)
+
+
 Q0 = "model.layers.0.self_attn.q_proj.weight"
 LINEAR = {"rope_type": "linear", "factor": 2.0}
 
@@ -539,8 +565,8 @@ BAD: dict[str, tuple[Callable[[Path], object], str]] = {
     "odd head_dim": (with_config(head_dim=15), r"head_dim = 15, expected an even number"),
     "wrong model": (with_config(model_type="mistral"), r"model_type = 'mistral', expected 'llama'"),
     "wrong activation": (with_config(hidden_act="gelu"), r"hidden_act = 'gelu', expected 'silu'"),
-    "attention bias": (with_config(attention_bias=True), r"attention_bias = True, expected False; no variant computes"),
-    "mlp bias": (with_config(mlp_bias=True), r"mlp_bias = True, expected False; no variant computes"),
+    "attention bias": (with_config(attention_bias=True), r"no bias, and config\.json promises some; fetch"),
+    "mlp bias": (with_config(mlp_bias=True), r"no bias, and config\.json promises some; fetch"),
     "quantised config": (
         with_config(quantization_config={"quant_method": "gptq"}),
         r"quantised weights \(\{'quant_method': 'gptq'\}\).*unquantised checkpoint",
@@ -567,7 +593,7 @@ BAD: dict[str, tuple[Callable[[Path], object], str]] = {
     "too many layers": (with_config(num_hidden_layers=1), r"model\.layers\.1\.\S+: unexpected tensor for 1 layers"),
     "bias tensor": (
         with_tensor(Q0.replace("weight", "bias"), torch.eye(64)[3]),
-        r"model\.safetensors: model\.layers\.0\.self_attn\.q_proj\.bias: unexpected tensor for 2 layers of plain",
+        r"model\.safetensors: model\.layers\.0\.self_attn\.q_proj\.bias: a bias that is not zero, and no variant adds",
     ),
     "quantised tensor": (
         with_tensor(Q0.replace("weight", "qweight"), torch.zeros(8)),
