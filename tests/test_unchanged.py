@@ -95,7 +95,7 @@ def test_each_of_ours_names_files_that_there_are() -> None:
     marked = [path for path in root.glob("test_*.py") if "mark.covers(" in path.read_text(encoding="utf-8")]
     assert len(marked) > 10
     helpers = {path.name for path in unchanged.helpers(root / "test_fuzz.py")}
-    assert helpers == {"test_fuzz.py", "__init__.py", "kinds.py"}
+    assert helpers == {"test_fuzz.py", "__init__.py", "foreign.py"}
     assert {"runs.py", "dashboard_runs.py"} <= {
         path.name for path in unchanged.helpers(root / "test_dashboard_browser.py")
     }
