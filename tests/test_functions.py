@@ -270,6 +270,12 @@ def test_a_claim_names_functions_and_what_they_are_called_with(mine: Path) -> No
             make_plan(Request(), load_claims(mine / "claims"))
 
 
+def test_a_side_of_a_comparison_may_be_a_file_that_builds_a_model(mine: Path) -> None:
+    (mine / "model.py").write_text("def build_mine(config, weights, *, max_length): pass\n")
+    plan = make_plan(Request(compare=("fast", "model.py:build_mine"), workloads=("prefill-tiny-t16",)), [])
+    assert plan.ad_hoc == (("fast", "build_mine"),) and "build_mine" in plan.added
+
+
 # -- gates and rounds --------------------------------------------------------------------------------------------------
 
 
