@@ -149,7 +149,7 @@ ELSEWHERE = "--compare new/ways.py:once ways.again=new/ways.py:again --call data
 HERE = "--compare ways.py:once ways.py:again --call ways.py:numbers"
 SESSIONS = {
     "functions in other folders": f"{ELSEWHERE} --check data/made.py:same --side-env once:SPEED=some/way "
-    "--side-env 'again:-X utf8=1'",
+    "--side-env 'ways.again:-X utf8=1'",
     "a percentile": f"{HERE} --statistic p90 --check ways.py:same",
     "commands": "--compare 'one=cmd:sh -c \"sort; exit 3\"' 'two=cmd:sh -c \"sort -s; exit 3\"' --ignore-failure=3 "
     "--prepare 'ls data' --input 'some words.txt'",

@@ -282,6 +282,14 @@ def test_a_file_without_a_tokenizer_has_prompts_drawn_at_random(kind: str | None
     assert set(text_ids(file, vocab_size=512, cache=tmp_path).tolist()) == set(range(512))
 
 
+def test_biases_that_are_all_zero_are_left_out(cache: Path, tmp_path: Path) -> None:
+    zeros = [(f"blk.{layer}.attn_{name}.bias", np.zeros(64, np.float32)) for layer in (0, 1) for name in "qkv"]
+    file = changed_file(written("tiny", cache), tmp_path / "my.gguf", extra=zeros)
+    assert "biases all zero and left out" in described(file, cache=tmp_path)[1]
+    ours, theirs = (load(each, cache=tmp_path).weights for each in (file, written("tiny", cache)))
+    assert ours.keys() == theirs.keys() and all(torch.equal(ours[name], theirs[name]) for name in theirs)
+
+
 # --- bad files ---
 
 
@@ -355,7 +363,7 @@ BAD: dict[str, tuple[Spoil, str]] = {
     "missing tensor": (with_tensor(NORM, None), r"missing tensor model\.layers\.0\.input_layernorm\.weight of shape"),
     "missing embedding": (with_tensor("token_embd.weight", None), r"missing tensor token_embd\.weight"),
     "shape": (with_tensor(NORM, np.ones(32, np.float32)), r"input_layernorm\.weight: shape \[32\], expected \[64\]"),
-    "bias": (with_extra("blk.1.attn_q.bias"), r"blk\.1\.attn_q\.bias: unexpected tensor for 2 layers of plain weights"),
+    "bias": (with_extra("blk.1.attn_q.bias"), r"blk\.1\.attn_q\.bias: a bias that is not zero, and no variant adds"),
     "too many layers": (with_extra("blk.2.attn_norm.weight"), r"blk\.2\.attn_norm\.weight: unexpected tensor for 2"),
     "integers": (with_tensor(NORM, np.ones(64, np.int8), "I8"), r"quantization I8, which the library gguf cannot read"),
     "NaN": (with_tensor(NORM, with_nan), r"input_layernorm\.weight: 1 of 64 values are NaN or infinite, .* \[5\]"),
