@@ -79,10 +79,9 @@ class Metric(ABC, Generic[H]):
     claim of this metric is about, in a sentence. `page`: the part of Explore with it. `inside`: what of it was
     timed and can be looked into. `is_exact`: its values are counted or tried. `looks_once`: the number of rounds was
     fixed beforehand. `intervals_at_once`: how many intervals one answer needs; they share alpha. `has_confidence`:
-    whether its intervals hold with a known probability; else they are bounds from experience. `beside_times`: what its
-    values are called where a page shows them beside times; empty where they are not. `option`: of a run, which asks for
-    the pass on everything that is measured; empty where none does. `seconds_each`: what that then takes for each
-    variant on each workload, about.
+    whether its intervals hold with a known probability; else they are bounds from experience. `option`: of a run, which
+    asks for the pass on everything that is measured; empty where none does. `seconds_each`: what that then takes for
+    each variant on each workload, about.
     """
 
     names: ClassVar[tuple[str, ...]]
@@ -99,7 +98,6 @@ class Metric(ABC, Generic[H]):
     looks_once: ClassVar[bool] = False
     intervals_at_once: ClassVar[int] = 1
     has_confidence: ClassVar[bool] = True
-    beside_times: ClassVar[str] = ""
     option: ClassVar[str] = ""
     seconds_each: ClassVar[float] = 0.0
 

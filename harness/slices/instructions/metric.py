@@ -179,7 +179,6 @@ class InstructionsMetric(ValueMetric[InstructionsHypothesis]):
     inside = "nothing"
     looks_once = True
     has_confidence = False
-    beside_times = "work"
     option = "count_instructions"
     seconds_each = ABOUT_COUNT_SECONDS
     hypothesis = InstructionsHypothesis
