@@ -12,7 +12,6 @@ from transformers import DynamicCache, LlamaForCausalLM, StaticCache
 from transformers import LlamaConfig as TheirConfig
 from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding
 
-from .compiling import compiled as through_compiler
 from .config import LlamaConfig, config_json
 
 
@@ -27,7 +26,7 @@ class LibraryLlama:
         *,
         max_length: int,
         attention: str,
-        static: bool,
+        static: bool = False,
     ) -> None:
         embedding = weights["model.embed_tokens.weight"]
         described = config_json(config, str(embedding.dtype).removeprefix("torch."))
@@ -64,18 +63,4 @@ class LibraryLlama:
             self.cache = None  # phase: cache
 
 
-def build(
-    config: LlamaConfig,
-    weights: Mapping[str, Tensor],
-    *,
-    max_length: int,
-    attention: str,
-    static: bool = False,
-    compiled: bool = False,
-) -> LibraryLlama:
-    """A model over `weights` (Hugging Face names); see LibraryLlama. `compiled`: its forward through torch.compile."""
-    model = LibraryLlama(config, weights, max_length=max_length, attention=attention, static=static)
-    if compiled:
-        run = through_compiler(LlamaForCausalLM.forward, (config, max_length, attention, static))
-        model.model.forward = partial(run, model.model)
-    return model
+build = LibraryLlama
