@@ -356,7 +356,7 @@ def run_notes(verdicts: Sequence[Verdict], manifest: Manifest) -> list[str]:
         lines.append(f"This run {how}: only its finished rounds are judged.")
     if manifest.noise and manifest.noise.line:
         lines.append(one_text_line(manifest.noise.line, 600))
-    if verdicts:
+    if any(not math.isnan(verdict.alpha) for verdict in verdicts):
         machine = "these machines" if manifest.machines else "this machine"
         lines.append(
             "A ratio is t_baseline / t_variant: above 1 the variant is faster. Each interval holds with at least "
@@ -414,7 +414,7 @@ def _how_sure(verdicts: Sequence[Verdict], alpha: float) -> str:
             f". Those marked * ({together}) also hold together: with {100 * (1 - alpha):.4g} % none of them is wrong"
         )
     if bounded:
-        text += f". This does not hold for the {bounded} that rest on counts of work: "
+        text += f". This does not hold for the {bounded} that rest on counts: "
         text += "their intervals are bounds from experience"
     return f"{text}."
 

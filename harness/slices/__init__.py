@@ -3,7 +3,7 @@
 | face | module of the slice | what it defines | who finds it |
 |---|---|---|---|
 | what a claim may ask, its pass and its verdict | `metric.py` | `METRIC` (see `metrics.base`) | `metrics.registry` |
-| what runs in a measuring process | `worker.py` | `VERBS`: functions that take the `Worker` first | `worker.main` |
+| what runs in a process that measures models | `worker.py` | `VERBS`: functions, the `Worker` first | `worker.main` |
 | another form of checkpoints | `checkpoint.py` | `takes()`, `opened()`, `tokenizer_of()` | `datasets.tokenizer` |
 | what `metric = "check"` may try | `checks.py` | `CHECKS` | the slice `check` |
 | what is counted beside times | `beside.py` | `WHAT`, `FILE`, `measures()`, `rows()` | `report`, `baselines` |

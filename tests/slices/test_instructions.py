@@ -233,7 +233,7 @@ def test_a_count_has_no_alpha_and_no_mark_and_reports_say_so(tmp_path: Path) -> 
     evidence = evidence_from_manifest(manifest_of({"experiments": []}), no_rows(COLUMNS), passes=counted)
     both = judge_claims([a_claim(above=1), a_claim(above=2)], evidence)
     assert all(each.verdict == "supported" and math.isnan(each.alpha) and not each.together for each in both)
-    assert "This does not hold for the 2 that rest on counts of work" in " ".join(
+    assert "This does not hold for the 2 that rest on counts:" in " ".join(
         run_notes(both, manifest_of({"alpha": 0.01}))
     )
 
