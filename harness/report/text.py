@@ -363,6 +363,8 @@ def run_notes(verdicts: Sequence[Verdict], manifest: Manifest) -> list[str]:
             f"{100 * (1 - manifest.alpha):.4g} % confidence {OVER_PROCESSES.format(machine=machine)}."
         )
         lines.append(_how_sure(verdicts, manifest.alpha))
+    elif any(verdict.effects for verdict in verdicts):
+        lines.append("The intervals are of counts: they are bounds from experience, with no known probability.")
     for name, checkpoint in (manifest.checkpoints or {}).items():
         if checkpoint.facts is not None:
             lines.append(one_text_line(f"Checkpoint {name}: {checkpoint.facts}.", 600))

@@ -233,9 +233,11 @@ def test_a_count_has_no_alpha_and_no_mark_and_reports_say_so(tmp_path: Path) -> 
     evidence = evidence_from_manifest(manifest_of({"experiments": []}), no_rows(COLUMNS), passes=counted)
     both = judge_claims([a_claim(above=1), a_claim(above=2)], evidence)
     assert all(each.verdict == "supported" and math.isnan(each.alpha) and not each.together for each in both)
-    assert "This does not hold for the 2 that rest on counts:" in " ".join(
-        run_notes(both, manifest_of({"alpha": 0.01}))
-    )
+    alone = " ".join(run_notes(both, manifest_of({"alpha": 0.01})))
+    assert "bounds from experience, with no known probability" in alone and "A ratio is" not in alone
+    timed = replace(both[0], alpha=0.01)
+    beside = " ".join(run_notes([*both, timed], manifest_of({"alpha": 0.01})))
+    assert "This does not hold for the 2 that rest on counts:" in beside
 
 
 def test_counts_that_do_not_repeat_and_small_calls_widen_the_interval(tmp_path: Path) -> None:
