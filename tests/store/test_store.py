@@ -190,10 +190,11 @@ def test_json_is_replaced_whole_and_holds_no_infinity(run: RunFolder) -> None:
 
 
 FILL = """
-import json, sys
+import json, resource, sys
 from tests.store.test_store import a_round
 from llama_workbench.harness.store.files import RunError
 from llama_workbench.harness.store.folder import RunFolder
+resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, 20_000))
 run = RunFolder(sys.argv[1])
 said = {}
 run.write_json("run.json", {"format": 1, "unit": "life", "small": True})
@@ -219,12 +220,11 @@ print(json.dumps(said))
 
 @pytest.mark.filterwarnings("error")
 def test_a_disk_without_room_loses_nothing(tmp_path: Path) -> None:
-    """A limit on the size of a file stands for a full disk, in a process of its own."""
+    """A limit on the size of a file stands for a full disk, in a process of its own. (-B: what Python compiles there
+    would be cut off, and kept.)"""
     folder = RunFolder.create(tmp_path / "run").path
-    before = "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, 20_000))\n"
-    done = subprocess.run(
-        [sys.executable, "-c", before + FILL, str(folder)], cwd=ROOT, capture_output=True, text=True, check=True
-    )
+    command = [sys.executable, "-B", "-c", FILL, str(folder)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
     said = json.loads(done.stdout)
     assert said["rounds"] > 5
     assert f"{folder}/samples.jsonl: cannot append a round" in said["append"] and "Free some space" in said["append"]
