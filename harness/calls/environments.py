@@ -18,7 +18,7 @@ import sys
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from importlib.util import find_spec
+from importlib.machinery import PathFinder
 from pathlib import Path
 from typing import Any
 
@@ -55,7 +55,9 @@ def _made(place: str, python: str, requirements: Sequence[str]) -> str:
                 sys.stderr.write(f"workbench: making an environment with {place} (once; kept in {folder})\n")
                 shutil.rmtree(folder, ignore_errors=True)
                 inside, install = f"{folder}/bin/python", ["install", "--quiet", *requirements]
-                if find_spec("pip"):  # ours can install there: putting another one in takes longer than most packages
+                # Ours can install there: putting another one in takes longer than most packages. setuptools' finder of
+                # modules is not asked: it gives up its distutils, which compilers need, where it hears of pip.
+                if PathFinder.find_spec("pip"):
                     _run(place, [python, "-m", "venv", "--without-pip", str(folder)])
                     _run(place, [sys.executable, "-m", "pip", "--python", inside, *install])
                 else:

@@ -15,7 +15,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from importlib.util import find_spec
+from importlib.machinery import PathFinder
 from pathlib import Path
 
 from llama_workbench.cache import cache_directory
@@ -209,7 +209,7 @@ def _build(folder: Path, revision: str, command: str) -> None:
     SourceError."""
     begun, environment = time.monotonic(), folder / "env"
     sys.stderr.write(f"workbench: building {revision} with {command!r} (once; kept in {folder})\n")
-    ours = bool(find_spec("pip"))  # found from there: putting another one in takes longer than most builds
+    ours = bool(PathFinder.find_spec("pip"))  # see `environments`; it is found from there
     _run(revision, [sys.executable, "-m", "venv", *["--without-pip"] * ours, str(environment)], folder)
     [packages] = environment.glob("lib/python*/site-packages")
     beneath = [path for path in sys.path if Path(path).name in ("site-packages", "dist-packages")]
