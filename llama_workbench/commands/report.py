@@ -127,7 +127,7 @@ def _print(folder: RunFolder) -> None:
             write(f"# What the teams' own rules pick\n\n{picks_markdown(picks_of(decisions))}\n")
     except ValueError as error:
         raise Failure(f"{folder.path / PHASES}: {error}") from error
-    if not pairs:
+    if not pairs and any(each.workload.kind != "call" for each in manifest.experiments):
         measure = dispute.command("phases_of_one")
         write(f"Where the time goes: this run has no time breakdown; to measure one: {measure}\n")
 

@@ -419,3 +419,5 @@ def test_report_says_what_it_lacks(tmp_path: Path) -> None:
     assert missing in output("report", run.path)
     other = with_phases(write_run(tmp_path / "other", only=["prefill-15m-t128"]), "team006_after")
     assert "own rule" not in output("report", other.path), "the rules ask about team006_before"
+    functions = ROOT / "results" / "baselines" / "first-comparison"
+    assert "no time breakdown" not in output("report", functions), "functions have no phases"
