@@ -6,19 +6,18 @@ import json
 import math
 import re
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
 
-from llama_workbench import ROOT, variants
+from llama_workbench import ROOT
 from llama_workbench.harness.claims.model import Claim, ClaimError
 from llama_workbench.harness.claims.reading import check_claim, load_claims
 from llama_workbench.harness.evidence.evidence import evidence_from_manifest
 from llama_workbench.harness.judge.parts import judge_claims
-from llama_workbench.harness.metrics.base import FINDINGS, PassContext, subjects
+from llama_workbench.harness.metrics.base import PassContext, subjects
 from llama_workbench.harness.plan.experiments import make_plan
 from llama_workbench.harness.plan.options import Options, PlanError, Request
 from llama_workbench.harness.report.markdown import markdown_table
@@ -26,7 +25,6 @@ from llama_workbench.harness.report.text import effect_text
 from llama_workbench.harness.session import run as session
 from llama_workbench.harness.slices.check import metric as check_metric
 from llama_workbench.harness.slices.check.metric import CheckHypothesis
-from llama_workbench.harness.slices.count.metric import counted, lines, units
 from llama_workbench.harness.spec.regions import Range
 from llama_workbench.harness.store.folder import RunFolder
 from llama_workbench.harness.store.forms import ExactResult, plain
@@ -172,21 +170,6 @@ def test_what_the_claims_ask_for_exists() -> None:
 # -- what is found out ---------------------------------------------------------------------------------------------
 
 
-def test_lines_that_hold_code_are_counted() -> None:
-    text = '"""Doc\nstring."""\n\n# comment\nx = """a\nb"""\n\ndef f():\n    """Doc."""\n    return (1,\n        2)\n'
-    assert lines(text) == 5  # the text over two lines, def, and a return over two
-    assert units(text + "def _private(): ...\nclass A: ...\n") == 2
-
-
-def test_a_variant_is_counted_with_all_it_imports(monkeypatch: pytest.MonkeyPatch) -> None:
-    whole = counted("files", "team006_after")
-    assert whole.value == len(list((ROOT / "variants" / "modular").glob("*.py"))) - 1 and "modular.rope" in whole.detail
-    assert counted("files", "team005_proposal").value == 1
-    assert counted("lines", "team005_proposal").value == lines((ROOT / "variants" / "single_file.py").read_text())
-    monkeypatch.setattr(variants, "get", lambda name: SimpleNamespace(build=None))
-    assert counted("lines", "theirs").reason == "variant 'theirs' has no source here to count"
-
-
 def checked(tmp_path: Path, *checks: tuple[str, str]) -> list[ExactResult]:
     """What the pass stores of checks of these names, and of these variants."""
     folder = RunFolder.create(tmp_path / "run")
@@ -207,12 +190,6 @@ def test_a_check_runs_in_a_process_of_its_own(tmp_path: Path) -> None:
     assert theirs.count == 16, theirs
     assert theirs.value == 62.5 and theirs.detail.count("off by") == 6 and "chunk" in theirs.detail
     assert math.isnan(missing.value) and "no-such-check" in missing.reason
-
-
-def test_a_count_may_be_over_that_of_a_baseline() -> None:
-    result = counted("lines", "fast", "transformers_sdpa")
-    assert result.value == counted("lines", "fast").value / counted("lines", "transformers_sdpa").value
-    assert FINDINGS.form.validate_python(plain([result])) == [result]
 
 
 def test_a_case_that_fails_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

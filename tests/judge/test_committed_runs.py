@@ -14,11 +14,9 @@ from llama_workbench import ROOT
 from llama_workbench.commands.app import main
 from llama_workbench.harness.claims.reading import load_claims
 from llama_workbench.harness.evidence.evidence import compare_sides
-from llama_workbench.harness.metrics.base import FINDINGS
 from llama_workbench.harness.report.sessions import BothSessions, SessionAnswers, agreement_of
 from llama_workbench.harness.report.standings import evidence_of
 from llama_workbench.harness.session.judging import Rejudged, rejudge
-from llama_workbench.harness.slices.count.metric import counted
 from llama_workbench.harness.spec.comparison import Comparison
 from llama_workbench.harness.spec.regions import Region
 from llama_workbench.harness.store.files import CLAIMS, VERDICTS
@@ -159,16 +157,6 @@ RENEWED = ("claims-inflated-20-50x", "layers-add-up", "weight-loading-bottleneck
 """Claims that runs keep in the form of today, as those with a document's own limit."""
 
 OF_THE_RUN = ("part", "quick", "workloads", "left_out")
-
-
-@pytest.mark.parametrize("name", ["reference", "reference-second"])
-def test_what_was_counted_in_the_source_is_what_it_holds_today(name: str) -> None:
-    """Code of variants is what some claims are about: a file that is joined with another changes a verdict. (The
-    library's model has one line more since then.)"""
-    stored = [each for each in RunFolder(ROOT / "results/baselines" / name).read(FINDINGS) if each.metric == "count"]
-    counts = [(each.quantity, each.variant, each.baseline) for each in stored]
-    today = [counted(*count).value for count in counts]
-    assert len(counts) > 3 and today == pytest.approx([each.value for each in stored], rel=0.03)
 
 
 def test_claims_of_runs_have_their_speakers_and_limits_of_today() -> None:
