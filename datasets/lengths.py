@@ -86,9 +86,10 @@ PERCENTILES: Mapping[str, float] = {"p90": 0.90, "p95": 0.95, "p99": 0.99}
 """By name, the share of calls that take no longer."""
 
 BEYOND = 2
-"""So many calls of a life should take longer than its percentile: with fewer that is hardly more than its slowest."""
+"""So many calls of a process should take longer than its percentile: with fewer that is hardly more than its
+slowest."""
 
 
 def least_calls(statistic: str | None) -> int:
-    """Calls of each side that a life must have for this percentile; 0 for none."""
+    """Calls of each side that a process must have for this percentile; 0 for none."""
     return round(BEYOND / (1 - PERCENTILES[statistic])) if statistic else 0

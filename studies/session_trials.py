@@ -45,7 +45,7 @@ from llama_workbench.harness.store.files import STANDINGS
 from llama_workbench.harness.store.folder import RunFolder
 from llama_workbench.harness.store.schema import STANDINGS as FORM
 from llama_workbench.harness.store.schema import Standings
-from llama_workbench.variants import YARDSTICKS, digests
+from llama_workbench.variants import REFERENCE_BENCHMARKS, digests
 
 KEPT = Path("results/session-trials.jsonl")
 PAGE = Path("docs/validation.md")
@@ -153,10 +153,14 @@ def by_condition(sessions: Sequence[Session]) -> dict[str, list[Session]]:
     return {ALONE: alone, BESIDE: [session for session in sessions if session not in alone]}
 
 
-def with_lives(sessions: Sequence[Session]) -> list[Standings]:
-    """Of those that came as far as the yardstick."""
+def with_processes(sessions: Sequence[Session]) -> list[Standings]:
+    """Of those that came as far as the reference benchmark."""
     runs = [each.standings for each in sessions]
-    return [run for run in runs if run.rows and all(each.reference in YARDSTICKS for each in run.workloads.values())]
+    return [
+        run
+        for run in runs
+        if run.rows and all(each.reference in REFERENCE_BENCHMARKS for each in run.workloads.values())
+    ]
 
 
 def shift_table(known: Sequence[Session]) -> str:
@@ -168,16 +172,16 @@ def shift_table(known: Sequence[Session]) -> str:
     for kind in dict.fromkeys(each.kind for each in known):
         parts = {f"one version, {name}": part for name, part in by_condition(of_kind(known, kind)).items()}
         for code, sessions in (*parts.items(), ("several", of_kind(known, kind, same_code=False))):
-            if len(runs := with_lives(sessions)) < LEAST_REPEATS:
+            if len(runs := with_processes(sessions)) < LEAST_REPEATS:
                 continue
             for shift in variation(runs):
-                rows = [row for run in runs for row in run.rows if row.variant == shift.variant and row.over_lives]
-                means = [row.over_lives for row in rows if row.over_lives]
+                rows = [row for run in runs for row in run.rows if row.variant == shift.variant and row.over_processes]
+                means = [row.over_processes for row in rows if row.over_processes]
                 if kind in CASES and code.endswith(ALONE):
                     samples.append(([mean.centre for mean in means], [mean.error for mean in means]))
-                errors, lives = sorted(mean.error for mean in means), sorted(row.rounds for row in rows)
+                errors, processes = sorted(mean.error for mean in means), sorted(row.rounds for row in rows)
                 lines.append(
-                    f"| {kind} | {code} | {shift.variant} | {shift.sessions} | {lives[len(lives) // 2]} "
+                    f"| {kind} | {code} | {shift.variant} | {shift.sessions} | {processes[len(processes) // 2]} "
                     f"| {100 * errors[len(errors) // 2]:.2f} % | {shift.between:.2f} % | {shift.at_most:.2f} % |"
                 )
     if samples:
@@ -222,7 +226,7 @@ def reference_table(known: Sequence[Session]) -> str:
 def toml(known: Sequence[Session]) -> str:
     """Of each kind of workload, the widest of what was measured, as a pyproject.toml has it."""
     kinds = dict.fromkeys(each.kind for each in known)
-    every = [with_lives(of_kind(known, kind, same_code=same)) for same in (True, False) for kind in kinds]
+    every = [with_processes(of_kind(known, kind, same_code=same)) for same in (True, False) for kind in kinds]
     found = [shift for runs in every if len(runs) >= LEAST_REPEATS for shift in variation(runs)]
     widest = {(shift.kind, shift.code): shift for shift in sorted(found, key=lambda shift: shift.at_most)}
     everything = [shift.model_copy(update={"variant": "*"}) for shift in widest.values()]

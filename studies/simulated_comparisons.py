@@ -20,12 +20,12 @@ Draw = Callable[[np.random.Generator, int], NDArray[np.float64]]
 NOISE: Mapping[str, Draw] = {
     "normal": lambda rng, size: rng.standard_normal(size),
     "heavy tails (Student t, 3 degrees of freedom)": lambda rng, size: rng.standard_t(3, size),
-    "one life in ten off by 10 standard deviations, always the same way": lambda rng, size: (
+    "one process in ten off by 10 standard deviations, always the same way": lambda rng, size: (
         rng.standard_normal(size) + 10.0 * (rng.random(size) < 0.1)
     ),
 }
 SIZES = ((12, 12, 1.0), (12, 40, 1.0), (12, 40, 3.0), (40, 12, 3.0))
-"""Lives of the base run and of the new one, and how many times as much those of the new one vary."""
+"""Processes of the base run and of the new one, and how many times as much those of the new one vary."""
 
 
 def ends(base: NDArray[np.float64], new: NDArray[np.float64]) -> tuple[float, float]:
@@ -43,17 +43,17 @@ def missed(draw: Draw, sizes: tuple[int, int, float], pairs: int, rng: np.random
 
 
 def stopped(effect: float, rng: np.random.Generator, most: int = 59) -> NDArray[np.float64]:
-    """Lives of a run that ends as soon as its own interval leaves out 0: the worst that stopping can do here."""
+    """Processes of a run that ends as soon as its own interval leaves out 0: the worst that stopping can do here."""
     values = effect + rng.standard_normal(most)
     low, high = running_bounds(values, ALPHA)
     decided = np.flatnonzero((low > 0) | (high < 0))
     return values[: decided[0] + 1] if decided.size else values
 
 
-def told(lives: int, percent: float, slower: float, pairs: int, rng: np.random.Generator) -> tuple[float, float]:
-    """Of pairs of runs whose lives vary by so many percent: the shares that pass and that fail `compare`."""
+def told(processes: int, percent: float, slower: float, pairs: int, rng: np.random.Generator) -> tuple[float, float]:
+    """Of pairs of runs whose processes vary by so many percent: the shares that pass and that fail `compare`."""
     limit, shift = math.log1p(DEFAULTS.time / 100), math.log1p(slower / 100)
-    draws = percent / 100 * rng.standard_normal((pairs, 2, lives))
+    draws = percent / 100 * rng.standard_normal((pairs, 2, processes))
     found = [ends(base, new - shift) for base, new in draws]
     return sum(high < limit for _, high in found) / pairs, sum(low > limit for low, _ in found) / pairs
 
@@ -70,10 +70,10 @@ def main(pairs: int) -> None:
         sys.stdout.write(f"  stopped by its own interval, effect {effect:g} standard deviations: {rate:.1%}\n")
     sys.stdout.write(f"at a threshold of {DEFAULTS.time:g} %: unchanged code passes, 5 % more time fails\n")
     for percent in (0.5, 1.0, 1.5, 2.0, 3.0):
-        for lives in (12, 24, 48):
-            passes, _ = told(lives, percent, 0, pairs // 10, rng)
-            _, fails = told(lives, percent, 5, pairs // 10, rng)
-            sys.stdout.write(f"  lives vary by {percent:g} %, {lives} of them: {passes:.0%}, {fails:.0%}\n")
+        for processes in (12, 24, 48):
+            passes, _ = told(processes, percent, 0, pairs // 10, rng)
+            _, fails = told(processes, percent, 5, pairs // 10, rng)
+            sys.stdout.write(f"  processes vary by {percent:g} %, {processes} of them: {passes:.0%}, {fails:.0%}\n")
     sys.stdout.write("histories of 24 runs without a change, and with one of so many standard deviations of a run\n")
     rng = np.random.default_rng(2)
     for size, last, of_row in (

@@ -140,9 +140,9 @@ PLANS: Mapping[str, Level] = {
 }
 
 
-def luck(rng: np.random.Generator, shape: tuple[int, int], *, deviation: float, lives: bool) -> NDArray[np.float64]:
-    """Unit noise, and what a process draws once: for all rounds of a series, or anew in each life."""
-    drawn = rng.standard_normal(shape if lives else (shape[0], 1))
+def luck(rng: np.random.Generator, shape: tuple[int, int], *, deviation: float, processes: bool) -> NDArray[np.float64]:
+    """Unit noise, and what a process draws once: for all rounds of a series, or anew in each process."""
+    drawn = rng.standard_normal(shape if processes else (shape[0], 1))
     return rng.standard_normal(shape) + deviation * drawn
 
 
@@ -159,9 +159,9 @@ def preempted(rng: np.random.Generator, shape: tuple[int, int]) -> NDArray[np.fl
 UNITS: Mapping[str, Noise] = {
     "independent": normal,
     **{
-        f"luck of a process {deviation:g} %, {unit}": partial(luck, deviation=deviation, lives=unit == "lives")
+        f"luck of a process {deviation:g} %, {unit}": partial(luck, deviation=deviation, processes=unit == "processes")
         for deviation in (0.1, 0.3, 0.5)
-        for unit in ("rounds of one", "lives")
+        for unit in ("rounds of one", "processes")
     },
     **{f"each value correlated {c:g} with the next": partial(wandering, correlation=c) for c in (0.2, 0.5, 0.8)},
     "drift of 1 % over the run": drifting,
@@ -222,7 +222,7 @@ def print_plans(series: int, rng: np.random.Generator) -> None:
 
 
 def two_groups(rng: np.random.Generator, shape: tuple[int, int], *, apart: float) -> NDArray[np.float64]:
-    """Lives of two kinds, as likely one as the other, alike within each."""
+    """Processes of two kinds, as likely one as the other, alike within each."""
     return apart / 2 * coin(rng, shape) + 0.002 * rng.standard_normal(shape)
 
 
@@ -230,9 +230,9 @@ EARLY_NOISE: Mapping[str, Noise] = {
     "normal, 2 %": lambda rng, shape: 0.02 * rng.standard_normal(shape),
     "normal, 40 %": lambda rng, shape: 0.4 * rng.standard_normal(shape),
     "Student t, 3 degrees of freedom, times 10 %": lambda rng, shape: 0.1 * rng.standard_t(3, shape),
-    "two kinds of lives, 20 % apart": partial(two_groups, apart=0.2),
-    "two kinds of lives, 40 % apart": partial(two_groups, apart=0.4),
-    "one life in ten 30 % slower": lambda rng, shape: (
+    "two kinds of processes, 20 % apart": partial(two_groups, apart=0.2),
+    "two kinds of processes, 40 % apart": partial(two_groups, apart=0.4),
+    "one process in ten 30 % slower": lambda rng, shape: (
         0.3 * (rng.random(shape) < 0.1) + 0.002 * rng.standard_normal(shape)
     ),
 }

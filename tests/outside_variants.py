@@ -86,22 +86,22 @@ def kills(config, weights, *, max_length):
 _GATED = False
 
 
-def _is_bad_life(max_length):
-    """In one life of three, by what it draws, but in none that was gated: the small gate's models are this long."""
+def _is_bad_process(max_length):
+    """In one process of three, by what it draws, but in none that was gated: the small gate's models are this long."""
     global _GATED
     _GATED = _GATED or max_length == 48
     return not _GATED and int(os.environ["PYTHONHASHSEED"]) % 3 == 0
 
 
 def kills_later(config, weights, *, max_length):
-    """Passes its gates, then takes its process along in some lives."""
+    """Passes its gates, then takes its process along in some of them."""
 
     def after(logits, calls):
         if bad:
             os._exit(7)
         return logits
 
-    bad = _is_bad_life(max_length)
+    bad = _is_bad_process(max_length)
     return _fast(config, weights, max_length, after)
 
 
@@ -155,12 +155,12 @@ def wrong_in_blocks(config, weights, *, max_length):
 
 
 def wrong_later(config, weights, *, max_length):
-    """Passes its gates, then answers wrongly in some lives."""
+    """Passes its gates, then answers wrongly in some processes."""
 
     def after(logits, calls):
         return logits + 1 if bad else logits
 
-    bad = _is_bad_life(max_length)
+    bad = _is_bad_process(max_length)
     return _fast(config, weights, max_length, after)
 
 
@@ -216,7 +216,7 @@ _builds: list[int] = []
 def tires(config, weights, *, max_length):
     """Fails after more models than the gates ask for; where there were no gates, after fewer than a pass does."""
     _builds.append(1)
-    _is_bad_life(max_length)
+    _is_bad_process(max_length)
     if len(_builds) > (8 if _GATED else 3):
         raise RuntimeError("tired")
     return good(config, weights, max_length=max_length)

@@ -30,7 +30,7 @@ from llama_workbench.harness.profilers import causes
 from llama_workbench.harness.spec.sample import Round, Sample
 from llama_workbench.harness.store.folder import RunFolder
 from llama_workbench.harness.store.forms import plain
-from llama_workbench.harness.store.schema import FORMAT, LIFE, manifest_of
+from llama_workbench.harness.store.schema import FORMAT, UNIT, manifest_of
 from llama_workbench.harness.store.verdict_schema import AD_HOC
 
 SUB_ROUNDS = 5
@@ -43,7 +43,7 @@ CALL_NS = {
     "decode-15m-c64": 1_600_000,
     "mask-create-apply-t128": 160_000,
 }
-"""Time of one call of the yardstick (of the components: of team006_before)."""
+"""Time of one call of the reference benchmark (of the components: of team006_before)."""
 
 FACTORS: Mapping[str, float] = {
     "yardstick": 1.0,
@@ -57,7 +57,7 @@ FACTORS: Mapping[str, float] = {
     "mask-create-apply-t128/team006_before": 1.0,
     "mask-create-apply-t128/team006_after": 1 / 1.085,
 }
-"""Time of each variant over the yardstick's, also for one workload alone (`workload/variant`)."""
+"""Time of each variant over the reference benchmark's, also for one workload alone (`workload/variant`)."""
 
 ENVIRONMENT: Mapping[str, Any] = {
     "cpu_model": "Simulated CPU",
@@ -189,7 +189,7 @@ def write_run(
         "seed": seed,
         "budget_seconds": 600.0,
         "alpha": 0.01,
-        "unit": LIFE,
+        "unit": UNIT,
         "mode": "compare" if compare else "claims",
         "ad_hoc": [list(compare)] if compare else [],
         "environment": dict(ENVIRONMENT) | device | dict(environment or {}),
@@ -326,7 +326,7 @@ def short_sessions() -> Iterator[None]:
         patch.setattr(participants, "MOST_SIDE_SECONDS", participants.LEAST_SIDE_SECONDS)
         # One round a process, however long the next one takes to begin: a busy machine has as many as a free one.
         patch.setattr(Processes, "should_wait", lambda self, group: False)
-        patch.setattr(causes, "LIVES", 3)
+        patch.setattr(causes, "PROCESSES", 3)
         patch.setattr(causes, "SECONDS", 0.1)
         yield
 

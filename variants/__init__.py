@@ -28,18 +28,36 @@ from .presets import (
 from .spelling import did_you_mean
 
 __all__ = [
-    "FUNCTION_YARDSTICK", "GENERATING", "GRID_AXES", "GRID_NAME", "MODULAR", "USUAL_BASELINE", "USUAL_COPY",
-    "YARDSTICK", "YARDSTICKS", "Build", "Engine", "LlamaConfig", "Model", "RopeScaling", "UnknownVariant", "Variant",
-    "get", "grid_cells", "missing", "names", "unknown",
+    "FUNCTION_REFERENCE",
+    "GENERATING",
+    "GRID_AXES",
+    "GRID_NAME",
+    "MODULAR",
+    "REFERENCE_BENCHMARK",
+    "REFERENCE_BENCHMARKS",
+    "USUAL_BASELINE",
+    "USUAL_COPY",
+    "Build",
+    "Engine",
+    "LlamaConfig",
+    "Model",
+    "RopeScaling",
+    "UnknownVariant",
+    "Variant",
+    "get",
+    "grid_cells",
+    "missing",
+    "names",
+    "unknown",
 ]  # fmt: skip
 
-YARDSTICK = "yardstick"
+REFERENCE_BENCHMARK = "yardstick"
 """The variant whose code never changes: saved runs are compared by it."""
 
-FUNCTION_YARDSTICK = "function_yardstick"
+FUNCTION_REFERENCE = "function_yardstick"
 """The same for runs of functions (`function_yardstick.py`). It is no variant: it builds no model."""
 
-YARDSTICKS = (YARDSTICK, FUNCTION_YARDSTICK)
+REFERENCE_BENCHMARKS = (REFERENCE_BENCHMARK, FUNCTION_REFERENCE)
 
 
 class UnknownVariant(LookupError):

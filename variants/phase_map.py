@@ -7,8 +7,8 @@ product or quotient by `@` or `/`; the statement's phase holds before and after 
 `enter`, names the next statement alone. `enter`: what is called here marks its own phases; what is called anywhere else
 belongs to the line that calls it. A model's own `forward` returns in `other`, where what its caller does next belongs.
 
-Two sources take no comments, transformers' model and the frozen yardstick. They have a map in phase_map.toml: a line
-each, a name as above and the first line of a statement, with `...` for "and so on".
+Two sources take no comments, transformers' model and the frozen reference benchmark. They have a map in
+phase_map.toml: a line each, a name as above and the first line of a statement, with `...` for "and so on".
 
 Every statement that calls, computes or indexes anything must be named, and every name must fit something: `phases`
 refuses a variant otherwise, so that changed code cannot slip into `other`. Which ATen ops may run in a phase is checked

@@ -23,7 +23,7 @@ from llama_workbench.harness.stats.confidence import Interval
 from llama_workbench.harness.store.files import RunError
 from llama_workbench.harness.store.folder import RunFolder
 from llama_workbench.harness.store.schema import Key, Standings
-from llama_workbench.variants import YARDSTICKS
+from llama_workbench.variants import REFERENCE_BENCHMARKS
 
 from .. import state, words
 from ..export.svg import LIGHT, Palette
@@ -155,7 +155,7 @@ def show_meaning(points: Sequence[Point]) -> None:
     against = points[-1].against
     what = (
         "the reference benchmark, code that is never edited"
-        if against in YARDSTICKS
+        if against in REFERENCE_BENCHMARKS
         else f"{words.markdown(against)}, its own baseline, for this workload has no reference benchmark"
     )
     last = words.markdown(text(points[-1]))
@@ -294,7 +294,7 @@ MOST_NUMBERED = 20  # more numbers would hide the points; the list below has the
 KINDS = {
     "run": ("circle", "a run"),
     "baseline": ("diamond", "a baseline"),
-    "doubtful": ("square-open", "stopped early, a control fired, or it drifted"),
+    "doubtful": ("square-open", "stopped early, an A/A check failed, or it drifted"),
 }
 """Marker and legend of each kind of point."""
 
@@ -326,7 +326,8 @@ def timeline(
     ticks = sorted({round(place) for place in np.linspace(0, len(points) - 1, min(MOST_TICKS, len(points)))})
     labels = {place: words.label(when(points[place].started), 20) for place in ticks}
     against = points[-1].against
-    against = "the yardstick" if not against or against in YARDSTICKS else words.label(against, 16)  # the axis is short
+    of_reference = not against or against in REFERENCE_BENCHMARKS
+    against = "the reference" if of_reference else words.label(against, 16)  # the axis is short
     known = [point.interval for point in points if point.interval.n]
     logs = [end for each in known for end in (each.centre, each.low, each.high) if math.isfinite(end)]
     span = log_span(logs or [0.0], 0.08, 0.01)

@@ -23,7 +23,7 @@ from llama_workbench.harness.stats.samples import Clock, call_times_ns
 from llama_workbench.harness.store.files import RunError
 from llama_workbench.harness.store.folder import RunFolder
 from llama_workbench.harness.store.schema import Control
-from llama_workbench.variants import YARDSTICKS
+from llama_workbench.variants import REFERENCE_BENCHMARKS
 
 from .. import state, words
 from ..export.svg import LIGHT, Palette
@@ -85,7 +85,7 @@ KINDS = {"aa": "entered twice", "copy": "identical copy"}
 
 def show_controls(run: data.Run) -> None:
     if not run.noise.controls:
-        blocks.missing("controls (identical code timed against itself)", CONTROLS_COMMAND)
+        blocks.missing("A/A checks (identical code timed against itself)", CONTROLS_COMMAND)
         return
     if seen := could_see(run.claims):
         blocks.answer("How small a difference could be seen?", seen)
@@ -96,7 +96,7 @@ def show_controls(run: data.Run) -> None:
     blocks.forest_plot(controls_as_claim(run), "controls", heading="")
     st.caption(
         "A row has the baseline entered twice, or an identical copy of another variant, timed in the same rounds as "
-        "all else. An interval without 1 in it means that the control fired: it reports a difference between identical "
+        "all else. An interval without 1 in it means that the check failed: it reports a difference between identical "
         "code. Half its width is the smallest difference that anybody could have seen there in as many rounds. With "
         f"{words.percent(1 - run.alpha)} confidence all of them hold at once.{not_drawn}"
     )
@@ -123,7 +123,7 @@ def controls_as_claim(run: data.Run) -> data.Claim:
         for control in listed
         if math.isfinite(smallest(control))
     )
-    return data.figure("Controls", run.alpha, rows, claimed="no difference")
+    return data.figure("A/A checks", run.alpha, rows, claimed="no difference")
 
 
 def could_see(claims: Iterable[data.Claim]) -> str:
@@ -208,7 +208,7 @@ def median_ns(noise: Noise, workload: str, variant: str) -> Interval | None:
 
 
 def show_drift(run: data.Run, measured: Noise) -> None:
-    """Every round of the baseline or the yardstick."""
+    """Every round of the baseline or the reference benchmark."""
     blocks.header("Noise over the run", anchor="noise")
     baselines = {experiment.workload.name: experiment.baseline or "" for experiment in run.manifest.experiments}
     frame = drift(measured, baselines)
@@ -229,14 +229,14 @@ def show_drift(run: data.Run, measured: Noise) -> None:
 
 
 def drift(noise: Noise, baselines: Mapping[str, str]) -> pd.DataFrame:
-    """Median of each round (columns workload, variant, seconds, relative) over its own median, of the yardstick or the
-    baseline, whichever took part in more rounds."""
+    """Median of each round (columns workload, variant, seconds, relative) over its own median, of the reference
+    benchmark or the baseline, whichever took part in more rounds."""
     rows = noise.rounds
     if rows.empty:
         return pd.DataFrame(columns=["workload", "variant", "seconds", "relative"])
     counts = Counter(zip(rows["workload"].astype(str), rows["variant"].astype(str), strict=True))
     wanted = {
-        name: max((*YARDSTICKS, baselines.get(name, "")), key=lambda variant: counts[name, variant])
+        name: max((*REFERENCE_BENCHMARKS, baselines.get(name, "")), key=lambda variant: counts[name, variant])
         for name in rows["workload"].astype(str).unique()
     }
     kept = rows[rows["variant"].astype(str) == rows["workload"].astype(str).map(wanted)].copy()

@@ -228,7 +228,7 @@ class Run:
         """What is wrong with the run as a whole, and so with all of its numbers."""
         fired = [self.named(name) for name, floor in self.floors.items() if floor.fired]
         doubt = (
-            f"A control fired on {words.listing(fired)}: identical code came out as different there. "
+            f"An A/A check failed on {words.listing(fired)}: identical code came out as different there. "
             f"{trust_of(self.noise).means}"
         )
         return [*[doubt] * bool(fired), *(f"Left out: {problem}" for problem in self.problems)]

@@ -78,7 +78,7 @@ def stamp_of_run(path: Path) -> Stamp:
 
 
 def stamp_of_standings(path: Path) -> Stamp:
-    """The stamp of what a run's ratios to the yardstick are read from."""
+    """The stamp of what a run's ratios to the reference benchmark are read from."""
     return _stamp(path / name for name in (MANIFEST, SUMS, SAMPLES, JOURNAL, STANDINGS))
 
 

@@ -30,7 +30,7 @@ from llama_workbench.harness.store.files import JOURNAL, SAMPLES, VERDICTS, RunE
 from llama_workbench.harness.store.folder import RunFolder
 from llama_workbench.harness.store.schema import Noise
 from llama_workbench.harness.store.verdict_schema import Effect
-from llama_workbench.variants import YARDSTICKS
+from llama_workbench.variants import REFERENCE_BENCHMARKS
 
 from . import data
 from .entries import Entry
@@ -186,10 +186,10 @@ def _as_asked(effect: Effect, asked: Effect | None, baseline: str, variant: str)
 def process_times_ns(run: data.Run, workload: str, sides: Collection[str]) -> dict[str, NDArray[np.float64]]:
     """The median time of a call in each process, by side."""
     calls = np.exp(read_evidence(run, sides).times(workload, *sides).logs)
-    known = [[life[np.isfinite(life)] for life in calls[:, :, place]] for place in range(len(sides))]
+    known = [[process[np.isfinite(process)] for process in calls[:, :, place]] for place in range(len(sides))]
     return {
-        side: np.array([np.median(life) for life in lives if life.size])
-        for side, lives in zip(sides, known, strict=True)
+        side: np.array([np.median(process) for process in processes if process.size])
+        for side, processes in zip(sides, known, strict=True)
     }
 
 
@@ -237,7 +237,7 @@ def so_far(entry: Entry) -> list[Effect]:
     for experiment in manifest.experiments:
         for variant in experiment.variants:
             pair = Comparison(experiment.workload.name, variant, experiment.baseline or "")
-            others = variant in (experiment.baseline, *YARDSTICKS) or EnteredName(variant).is_control
+            others = variant in (experiment.baseline, *REFERENCE_BENCHMARKS) or EnteredName(variant).is_control
             if others or not evidence.has(pair):
                 continue
             plan = evidence.design.plan(pair.workload, manifest.alpha)

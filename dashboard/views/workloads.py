@@ -92,8 +92,8 @@ def distinct(words: dict[str, str]) -> dict[str, str]:
 # -- variants ----------------------------------------------------------------------------------------------------------
 
 COPIES = {
-    AA: "The same once more: a control. It shows by how much identical code seems to differ.",
-    COPY: "A copy of its source, imported under another name: a control.",
+    AA: "The same once more: an A/A check. It shows by how much identical code seems to differ.",
+    COPY: "A copy of its source, imported under another name: an A/A check.",
 }
 """What the controls of a variant are."""
 

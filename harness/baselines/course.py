@@ -2,7 +2,7 @@
 
 Runs of one commit on one machine configuration are one stage of a course. Whether the time changed between two stages
 is asked of all their runs at once (`stats.change_points`), so that a slow-down that no two runs prove is found in the
-long run. Everything here is relative to the yardstick, as in `workbench compare`.
+long run. Everything here is relative to the reference benchmark, as in `workbench compare`.
 """
 
 from __future__ import annotations

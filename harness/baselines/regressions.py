@@ -1,7 +1,7 @@
 """Two runs from different days: has anything become slower?
 
 Absolute times of two sessions cannot be compared, so each variant is compared as its ratio to the frozen `yardstick`
-that both sessions timed (see `standings`). The slow-down is the log ratio t_yardstick / t_variant of the base run less
+that both sessions timed (see `standings`). The slow-down is the log ratio t_reference / t_variant of the base run less
 that of the new run.
 
 Each fresh process gives one log ratio. The interval of the slow-down is that of two samples (`stats.means`), at the
@@ -11,8 +11,9 @@ measured for this variant and kind of workload (`variation`), or for functions o
 (BETWEEN_PERCENT). Where it was not, a regression must lie beyond a tolerance (`_tolerance_of`); on another machine it
 is "inconclusive" at best. `python -m studies.session_trials` measured these numbers.
 
-A workload without a yardstick (a component) is compared by the ratio of its pair, which cannot say which of its sides
-moved; the row says so. Instructions and memory stand beside the times where both runs have them (see `counted_rows`).
+A workload without a reference benchmark (a component) is compared by the ratio of its pair, which cannot say which
+of its sides moved; the row says so. Instructions and memory stand beside the times where both runs have them (see
+`counted_rows`).
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from dataclasses import asdict, dataclass, replace
 from functools import cached_property, partial
 from typing import Any, Literal, get_args
 
-from llama_workbench.variants import YARDSTICKS
+from llama_workbench.variants import REFERENCE_BENCHMARKS
 
 from ..evidence.effect import ALPHA
 from ..machine.environment import comparable, device_kind
@@ -244,7 +245,7 @@ def _between(key: Key, old: Standings, now: Standings, thresholds: Thresholds) -
     """What sessions of the same code differ by (standard deviation in percent), and its degrees of freedom: as the user
     measured it, an upper bound, else as BETWEEN_PERCENT has it; None where neither is known."""
     sides = old.times.get(key), now.times.get(key)
-    if any(side is None or side.over_lives is None for side in sides):
+    if any(side is None or side.over_processes is None for side in sides):
         return None
     kind, alike = str(old.workloads[key[0]].workload.get("kind")), measured_alike((old, now))
     if own := thresholds.shift(kind, key[1], same_code=alike):
@@ -306,7 +307,7 @@ def variation(runs: Sequence[Standings]) -> list[Shift]:
         if differences := comparable(runs[0].environment, run.environment):
             raise ValueError(f"{runs[0].name} and {run.name} are from different machines: {'; '.join(differences)}")
     widest: dict[tuple[str, str], Shift] = {}
-    for key in dict.fromkeys(key for run in runs for key, time in run.times.items() if time.over_lives):
+    for key in dict.fromkeys(key for run in runs for key, time in run.times.items() if time.over_processes):
         having = [run for run in runs if key in run.times]
         kind = str(having[0].workloads[key[0]].workload.get("kind"))
         shift = _variation_of(key, kind, having)
@@ -321,7 +322,7 @@ def _variation_of(key: Key, kind: str, runs: Sequence[Standings]) -> Shift | Non
     for run in runs[1:]:
         if reason := why_not(key, runs[0], run):
             raise ValueError(f"{key[1]} on {key[0]}, {runs[0].name} and {run.name}: {reason}")
-    means = [mean for run in runs if (mean := run.times[key].over_lives)]
+    means = [mean for run in runs if (mean := run.times[key].over_processes)]
     if len(means) < LEAST_REPEATS:
         return None
     centres, errors = [mean.centre for mean in means], [mean.error for mean in means]
@@ -333,9 +334,9 @@ def _variation_of(key: Key, kind: str, runs: Sequence[Standings]) -> Shift | Non
 
 def _slow_down(saved: RelativeTime, fresh: RelativeTime, between: tuple[float, float] | None) -> CentredInterval:
     """From the relative times of both runs, in log units; above 0 the new run is slower."""
-    if saved.over_lives is None or fresh.over_lives is None:  # fewer than two processes
+    if saved.over_processes is None or fresh.over_processes is None:  # fewer than two processes
         return CentredInterval(saved.interval.centre - fresh.interval.centre, -math.inf, math.inf)
-    apart = saved.over_lives.minus(fresh.over_lives)
+    apart = saved.over_processes.minus(fresh.over_processes)
     if between is not None:
         percent, freedom = between
         apart = apart.plus(Mean(0.0, math.sqrt(2) * math.log1p(percent / 100), freedom))
@@ -367,7 +368,7 @@ def _row(key: Key, old: Standings, now: Standings, thresholds: Thresholds, *, sa
     between = _between(key, old, now, thresholds) if same_machine else None
     slow_down = _slow_down(saved, fresh, between)
     tolerance = 0.0 if between else math.log1p(_tolerance_of(key, old, now, same_machine=same_machine) / 100)
-    pair = "" if against in YARDSTICKS else against
+    pair = "" if against in REFERENCE_BENCHMARKS else against
     threshold = math.log1p(limit / 100)
     if before.unstable or today.unstable:
         drifted = (old if before.unstable else now).name
@@ -409,7 +410,7 @@ def _answer(
     slow_down: CentredInterval, threshold: float, tolerance: float, slack: float, pair: str
 ) -> tuple[Answer, str]:
     """Answer and reason from a slow-down on one machine. All in log units. pair: what it stands against that is no
-    yardstick."""
+    reference benchmark."""
     low, high = slow_down.low, slow_down.high
     if low - tolerance > threshold:
         return "regression", f"slower by at least {_percent(low):.1f} %{_or_the_other(pair)}"
@@ -434,7 +435,7 @@ def why_not(key: Key, old: Standings, now: Standings) -> str:
     before, today = old.workloads[key[0]], now.workloads[key[0]]
     if before.reference is None or before.reference != today.reference:
         return "no reference benchmark in both runs"
-    if before.reference not in YARDSTICKS and before.workload.get("kind") not in ("component", "call"):
+    if before.reference not in REFERENCE_BENCHMARKS and before.workload.get("kind") not in ("component", "call"):
         return "no reference benchmark in either run"
     # In another Python functions are other work.
     pythons = [".".join(str(run.environment.get("python")).split(".")[:2]) for run in (old, now)]
@@ -562,7 +563,7 @@ def _of_workload(result: WorkloadResult, name: str) -> Any:
 
 def is_subject(key: Key) -> bool:
     """Neither a control nor what others are compared with."""
-    return not EnteredName(key[1]).is_control and key[1] not in YARDSTICKS
+    return not EnteredName(key[1]).is_control and key[1] not in REFERENCE_BENCHMARKS
 
 
 def cannot_tell(key: Key, what: What, thresholds: Thresholds, reason: str) -> Row:

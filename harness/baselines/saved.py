@@ -17,7 +17,7 @@ import tempfile
 from collections.abc import Iterable
 from pathlib import Path
 
-from llama_workbench.variants import YARDSTICK
+from llama_workbench.variants import REFERENCE_BENCHMARK
 
 from ..machine.environment import comparable, device_kind
 from ..machine.lifeline import Lock
@@ -81,7 +81,7 @@ def matching(base: RunFolder, new: RunFolder) -> tuple[RunFolder, str, str]:
 
 
 def check(run: RunFolder) -> None:
-    """Raise RunError where a run is no baseline: unfinished, unjudged, without a yardstick, or unreadable."""
+    """Raise RunError where a run is no baseline: unfinished, unjudged, without a reference benchmark, or unreadable."""
     manifest = run.manifest()
     if (status := manifest.status) != "complete":
         problem = f"the run is {status}, and a baseline must be complete"
@@ -97,9 +97,9 @@ def check(run: RunFolder) -> None:
         return
     samples = run.read_samples()
     only_functions = all(each.workload.kind == "call" for each in manifest.experiments)
-    if not only_functions and YARDSTICK not in samples.names("variant").values:
+    if not only_functions and REFERENCE_BENCHMARK not in samples.names("variant").values:
         problem = (
-            f"the run has no samples of the reference benchmark ({YARDSTICK}), so nothing could be compared with it"
+            f"nothing can be compared with it: it has no samples of the reference benchmark ({REFERENCE_BENCHMARK})"
         )
         raise RunError(run.path, problem, "Save a run of whole models: pytest --benchmark")
 

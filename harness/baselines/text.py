@@ -12,7 +12,7 @@ from rich.padding import Padding
 from rich.table import Column, Table
 from rich.text import Text
 
-from llama_workbench.variants import YARDSTICKS
+from llama_workbench.variants import REFERENCE_BENCHMARKS
 
 from ..report.markdown import markdown_cell, markdown_rows
 from ..report.sessions import NOT_COMPARABLE, RunAgreement
@@ -45,7 +45,7 @@ def render(comparison: RunComparison) -> Group:
     change = max((len(change_text(row)) for row in worth), default=0)
     for workload in dict.fromkeys(row.workload for row in worth):
         rows = [row for row in worth if row.workload == workload]
-        against = {row.against for row in rows if row.against and row.against not in YARDSTICKS}
+        against = {row.against for row in rows if row.against and row.against not in REFERENCE_BENCHMARKS}
         note = f" (against {', '.join(sorted(against))})" if against else ""
         blocks.append(Text(f"{workload}{note}"))
         for row in rows:

@@ -81,8 +81,9 @@ class ForSome(_Table):
 
 
 class Shift(_Table):
-    """By how much the ratio of a variant to the yardstick differs between sessions of the same code, beyond what the
-    processes of a session differ by. Standard deviations in percent: the estimate, and its upper bound (95 %)."""
+    """By how much the ratio of a variant to the reference benchmark differs between sessions of the same code,
+    beyond what the processes of a session differ by. Standard deviations in percent: the estimate, and its upper
+    bound (95 %)."""
 
     variant: Pattern
     kind: Annotated[Text, Field(description="the kind of a workload")]

@@ -12,7 +12,7 @@ from time import perf_counter_ns, thread_time_ns  # bound before any foreign cod
 from typing import TYPE_CHECKING, Any, NamedTuple, Optional
 
 from llama_workbench import ROOT, timed
-from llama_workbench.variants import FUNCTION_YARDSTICK, YARDSTICKS
+from llama_workbench.variants import FUNCTION_REFERENCE, REFERENCE_BENCHMARKS
 
 from ..spec.comparison import EnteredName
 from .answers import HINT, UNKNOWN, difference, gives_what_counts, is_of_all_worlds, outputs_differ, unlike, why_unready
@@ -343,12 +343,12 @@ class Awaited:
         return self._loop.run_until_complete(calls())
 
 
-# What takes part beside the functions that are compared: the frozen yardstick and controls.
+# What takes part beside the functions that are compared: the frozen reference benchmark and controls.
 
 
-_FILE = str(ROOT / "variants" / f"{FUNCTION_YARDSTICK}.py")
+_FILE = str(ROOT / "variants" / f"{FUNCTION_REFERENCE}.py")
 
-WORK = Source(FUNCTION_YARDSTICK, _FILE, "work")
+WORK = Source(FUNCTION_REFERENCE, _FILE, "work")
 INPUTS = Source("inputs", _FILE, "inputs")
 
 SELDOM = 4
@@ -357,8 +357,8 @@ rounds where each side has a process. The time is for what is compared."""
 
 
 def is_beside(name: str) -> bool:
-    """Whether it is a yardstick or a control: not itself what is compared."""
-    return name in YARDSTICKS or EnteredName(name).is_control
+    """Whether it is a reference benchmark or a control: not itself what is compared."""
+    return name in REFERENCE_BENCHMARKS or EnteredName(name).is_control
 
 
 Make = Callable[[], Callable[..., Any]]
@@ -375,8 +375,8 @@ class Call:
     commands: CommandSettings = AS_THEY_ARE
 
     def of(self, side: Source) -> Call:
-        """What a side is held against. The yardstick does other work: it has inputs of its own, and its answers need
-        only be the same again."""
+        """What a side is held against. The reference benchmark does other work: it has inputs of its own, and its
+        answers need only be the same again."""
         return Call(WORK, INPUTS) if side == WORK else self
 
     @classmethod

@@ -23,8 +23,8 @@ from ..stats.samples import (
     Clock,
     Clocks,
     Differences,
-    LifeSpread,
     LogTimes,
+    ProcessSpread,
     differences,
     log_times,
     spread,
@@ -234,7 +234,7 @@ class Evidence:
         """Whether its processes depend on each other or on the time, so that no interval over them can be trusted."""
         return is_dependent(self.differences(comparison).values)
 
-    def spread(self, comparison: Comparison) -> LifeSpread | None:
+    def spread(self, comparison: Comparison) -> ProcessSpread | None:
         """By how much the processes of a comparison differ; None where nothing can be said of it."""
         workload, variant, baseline, metric = comparison
         times = self.times(workload, variant, baseline, metric=metric)
@@ -473,4 +473,4 @@ def compare_sides(
         effect = replace(effect, cause=causes[0])
     queueing = evidence.queueing(comparison) if effect.rounds else None
     beside = (queueing, evidence.confirmed.get(comparison))
-    return replace(effect, notes=(*effect.notes, *filter(None, beside)))
+    return replace(effect, clock=clock, notes=(*effect.notes, *filter(None, beside)))

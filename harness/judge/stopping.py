@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from llama_workbench.variants import FUNCTION_YARDSTICK, YARDSTICKS
+from llama_workbench.variants import FUNCTION_REFERENCE, REFERENCE_BENCHMARKS
 
 from ..evidence.effect import ALPHA, FAULT_COST_NS, NO_STRETCH, Stretch, decided, fault_stretch, rounds_needed
 from ..evidence.evidence import Design
@@ -27,13 +27,14 @@ from .parts import shared_alpha
 ENOUGH_ROUNDS, ENOUGH_OF_QUESTIONS = 24, 60
 """A settled effect goes on until its interval is narrow enough (`Target.precision`), or it had so many rounds."""
 
-CONTROL_PRECISION, YARDSTICK_PRECISION = 0.02, 0.01
-"""Identical copy and yardstick take part until they are known this well; the A/A control always does in rounds of many
-variants. By the yardstick saved runs are compared, which are to tell 5 % more time from none. That of functions takes
-part in one round of a life: another life tells more than another round."""
+CONTROL_PRECISION, REFERENCE_PRECISION = 0.02, 0.01
+"""Identical copy and reference benchmark take part until they are known this well; the A/A control always does in
+rounds of many variants. By the reference benchmark saved runs are compared, which are to tell 5 % more time from
+none. That of functions takes part in one round of a process: another one tells more than another round."""
 
-LIVES_OF_CONTROL = 4
-"""In one of so many rounds of a pair that is measured apart the A/A control has a part, in another the yardstick."""
+PROCESSES_OF_CONTROL = 4
+"""In one of so many rounds of a pair that is measured apart the A/A control has a part, in another the reference
+benchmark."""
 
 Apart = Callable[[Comparison], bool]
 """Whether a pair is measured alone."""
@@ -55,14 +56,15 @@ class StoppingRule:
     ) -> None:
         """`alpha`: chance of a wrong verdict. `fault_cost_ns`: at most, as the judge takes it, of a page fault that
         is no part of what is measured. `design`: of the series, as the run's manifest says it. `to_compare`: whether
-        times relative to the yardstick are wanted within YARDSTICK_PRECISION, for saved runs are compared by them.
-        `is_saved`: whether the run may be compared with others later; else the yardstick has no part in it."""
+        times relative to the reference benchmark are wanted within REFERENCE_PRECISION, for saved runs are compared
+        by them. `is_saved`: whether the run may be compared with others later; else the reference benchmark has no
+        part in it."""
         self.alpha, self.to_compare = alpha, to_compare
-        self.left_out = () if is_saved else YARDSTICKS
+        self.left_out = () if is_saved else REFERENCE_BENCHMARKS
         self.clocks = clocks
         self.fault_cost_ns = {one.workload.name: one.workload.calm * fault_cost_ns for one in experiments}
         self.design = design or Design()
-        self.lives = OpenLives()
+        self.open_processes = OpenProcesses()
         self.series: dict[Comparison, list[float]] = {}  # one log ratio a process
         self.found: dict[Comparison, list[Differences]] = {}
         self.pairs: dict[str, list[Comparison]] = {}
@@ -86,12 +88,12 @@ class StoppingRule:
 
     def add(self, finished: Round) -> None:
         """Take a finished round in. The rounds of a process count once it is over."""
-        for taken in self.lives.add(finished):
+        for taken in self.open_processes.add(finished):
             self._count(taken)
 
-    def end_life(self, process: int | None = None) -> None:
-        """The life of this process is over (without a number: every life), and what its rounds gave counts."""
-        for taken in self.lives.end(process):
+    def end_process(self, process: int | None = None) -> None:
+        """This process is over (without a number: each of them), and what its rounds gave counts."""
+        for taken in self.open_processes.end(process):
             self._count(taken)
 
     def _count(self, taken: Sequence[Round]) -> None:
@@ -219,7 +221,7 @@ class StoppingRule:
         pairs = list(dict.fromkeys(target.comparison for target in left))
         for name in (name for name in experiment.controls if name not in self.left_out):
             pair = experiment.control_pair(name)
-            done = name == FUNCTION_YARDSTICK and self.lives.had(pair.workload, name)
+            done = name == FUNCTION_REFERENCE and self.open_processes.had(pair.workload, name)
             if EnteredName(name).control == AA or not (done or _control_is_known(pair, self._interval(pair, ALPHA))):
                 pairs.append(pair)
         wanted = {name for pair in pairs for name in (pair.baseline, pair.variant)}
@@ -290,25 +292,25 @@ class StoppingRule:
 
 
 def _riding(rule: StoppingRule, experiment: Experiment, pair: Comparison, is_apart: Apart) -> list[str]:
-    """The control that has a part in the next round of a pair that is measured apart, if any: see LIVES_OF_CONTROL.
+    """The control that has a part in the next round of a pair that is measured apart, if any: see PROCESSES_OF_CONTROL.
     In a run that others are compared with there is one in every round, until all are known."""
     open_ = [each.variant for each in _controls(rule, experiment, is_apart) if each.baseline in pair.sides]
     if not rule.to_compare:
-        turn = len(rule.series.get(pair, [])) % LIVES_OF_CONTROL
-        open_ = [name for name in open_ if turn == (LIVES_OF_CONTROL // 2 if name in YARDSTICKS else 0)]
+        turn = len(rule.series.get(pair, [])) % PROCESSES_OF_CONTROL
+        open_ = [name for name in open_ if turn == (PROCESSES_OF_CONTROL // 2 if name in REFERENCE_BENCHMARKS else 0)]
     return open_[:1]
 
 
 def _controls(rule: StoppingRule, experiment: Experiment, is_apart: Apart) -> list[Comparison]:
     """The controls of pairs that are measured apart and are not known yet. They take part one after the other: in a
-    run that others are compared with, first the yardstick, without which it would say nothing to them.
+    run that others are compared with, first the reference benchmark, without which it would say nothing to them.
 
     The identical copy of another variant takes part in rounds of many variants alone: the time of a pair is dear,
     and where each side has a process of its own, the copy would be nothing but A/A.
     """
     names = [name for name in experiment.controls if EnteredName(name).control != COPY]
     names = [name for name in names if name not in rule.left_out]
-    names.sort(key=lambda name: rule.to_compare and name not in YARDSTICKS)
+    names.sort(key=lambda name: rule.to_compare and name not in REFERENCE_BENCHMARKS)
     pairs = [experiment.control_pair(name) for name in names]
     return [pair for pair in pairs if is_apart(pair) and not _control_is_known(pair, rule._interval(pair, ALPHA))]
 
@@ -317,19 +319,19 @@ def _controls_left(rule: StoppingRule, experiment: Experiment, is_apart: Apart) 
     """Where all effects are settled: the first interval of the controls that say how noisy the run was, and by
     which saved runs are compared."""
     for pair in _controls(rule, experiment, is_apart):
-        judged = EnteredName(pair.variant).is_control  # at alpha over their number; the yardstick is not
+        judged = EnteredName(pair.variant).is_control  # at alpha over their number; the reference benchmark is not
         if (missing := rule._missing(pair, rule.alpha / (rule.controls if judged else 1))) > 0:
             yield Remaining((pair.baseline, pair.variant), True, float(missing), float(missing), 0, False, pair)
 
 
 def _relative_left(rule: StoppingRule, experiment: Experiment) -> Iterator[Remaining]:
-    """Where nothing else is wanted: rounds of all variants with the yardstick, until it is known well."""
-    for name in {*YARDSTICKS} & {*experiment.controls} if rule.to_compare else ():
+    """Where nothing else is wanted: rounds of all variants with the reference benchmark, until it is known well."""
+    for name in {*REFERENCE_BENCHMARKS} & {*experiment.controls} if rule.to_compare else ():
         pair = experiment.control_pair(name)
         interval = rule._interval(pair, ALPHA)
         half = (interval.high - interval.low) / 2
-        if half > YARDSTICK_PRECISION:
-            more = interval.n * ((half / YARDSTICK_PRECISION) ** 2 - 1) if interval.n else math.inf
+        if half > REFERENCE_PRECISION:
+            more = interval.n * ((half / REFERENCE_PRECISION) ** 2 - 1) if interval.n else math.inf
             needed = max(more if math.isfinite(more) else rule._missing(pair, ALPHA), 1.0)
             names = tuple(each for each in experiment.entered() if not EnteredName(each).is_control)
             yield Remaining(names, False, needed, needed, 0)
@@ -348,9 +350,9 @@ def open_contrasts(
 
 
 def _control_is_known(pair: Comparison, interval: Interval) -> bool:
-    if pair.variant == FUNCTION_YARDSTICK:  # functions differ more from life to life, and a round a life costs little
-        return (interval.high - interval.low) / 2 <= YARDSTICK_PRECISION
-    return _is_known(interval, YARDSTICK_PRECISION if pair.variant in YARDSTICKS else CONTROL_PRECISION)
+    if pair.variant == FUNCTION_REFERENCE:  # processes of functions differ more, and a round of each costs little
+        return (interval.high - interval.low) / 2 <= REFERENCE_PRECISION
+    return _is_known(interval, REFERENCE_PRECISION if pair.variant in REFERENCE_BENCHMARKS else CONTROL_PRECISION)
 
 
 def _is_known(interval: Interval, precision: float) -> bool:
@@ -371,32 +373,32 @@ def differing(rule: StoppingRule, pair: Comparison) -> tuple[float, float] | Non
     interval = rule._interval(pair, rule.alpha)
     if interval.low <= 0 <= interval.high:
         return None
-    baseline = float(np.median([lives.call_baseline_ns for lives in rule.found[pair]]))
+    baseline = float(np.median([process.call_baseline_ns for process in rule.found[pair]]))
     return baseline, baseline / math.exp(interval.centre)
 
 
-# -- rounds of lives that are not over yet -----------------------------------------------------------------------------
+# -- rounds of processes that are not over yet -------------------------------------------------------------------------
 
 
 @dataclass
-class OpenLives:
-    """By workload, the rounds of the life that measures it now."""
+class OpenProcesses:
+    """By workload, the rounds of the process that measures it now."""
 
     rounds: dict[str, list[Round]] = field(default_factory=dict)
 
     def add(self, finished: Round) -> Iterator[list[Round]]:
-        """Take a round in; gives the rounds of the life before, where this round is of the next one."""
+        """Take a round in; gives the rounds of the process before, where this round is of the next one."""
         open_ = self.rounds.get(finished.workload, [])
         if open_ and open_[0].process != finished.process:
             yield self.rounds.pop(finished.workload)
         self.rounds.setdefault(finished.workload, []).append(finished)
 
     def had(self, workload: str, variant: str) -> bool:
-        """Whether a variant was timed in the life that measures the workload now."""
+        """Whether a variant was timed in the process that measures the workload now."""
         return any(sample.variant == variant for each in self.rounds.get(workload, ()) for sample in each.samples)
 
     def end(self, process: int | None = None) -> Iterator[list[Round]]:
-        """The rounds of the life of this process, by workload; without a number those of every life."""
+        """The rounds of this process, by workload; without a number those of every process."""
         over = [workload for workload, rounds in self.rounds.items() if process in (None, rounds[0].process)]
         for workload in over:
             yield self.rounds.pop(workload)

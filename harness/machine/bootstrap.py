@@ -4,7 +4,7 @@
 on the import path: code of that environment finds there what it always finds. All that a process of functions imports
 of ours is written for Python 3.9 and for the standard library alone, as this file is.
 
-A run begins such a process for every life. So the module itself asks to end with its parent (`tied`): `lifeline.tied`
+A run begins many such processes. So the module itself asks to end with its parent (`tied`): `lifeline.tied`
 would start one more interpreter each time.
 """
 

@@ -41,14 +41,14 @@ class Remaining:
     """Effects that still need rounds, and what they need: those of one `pair` that is measured apart, or all others of
     an experiment, which are measured together.
 
-    What is called a round here is what gives one value: a life, in which there may be several. `rounds_next`: until the
-    next effect settles; `rounds_all`: until all do. Both are estimates, infinite where nothing can be said. `variants`:
-    what takes part in the next round; of a pair that is its two sides, and a control while one is not known well.
-    `early`: too few rounds yet for any interval of some effect; `rounds_next` is then until all have one, which is
-    known. `effects`: how many are not settled; 0 for a control that only wants its interval. `headline`: whether one of
-    them is of a headline claim. `verdicts`: for each verdict that waits for one of these effects, all that it waits
-    for. None at all: every verdict is known, and only intervals are still wide. `asked`: how many rounds those had that
-    the first screen asks for; None where there is none.
+    What is called a round here is what gives one value: a process, in which there may be several. `rounds_next`:
+    until the next effect settles; `rounds_all`: until all do. Both are estimates, infinite where nothing can be
+    said. `variants`: what takes part in the next round; of a pair that is its two sides, and a control while one is
+    not known well. `early`: too few rounds yet for any interval of some effect; `rounds_next` is then until all
+    have one, which is known. `effects`: how many are not settled; 0 for a control that only wants its interval.
+    `headline`: whether one of them is of a headline claim. `verdicts`: for each verdict that waits for one of these
+    effects, all that it waits for. None at all: every verdict is known, and only intervals are still wide. `asked`:
+    how many rounds those had that the first screen asks for; None where there is none.
     """
 
     variants: tuple[str, ...]
@@ -73,8 +73,8 @@ class Stopping(Protocol):
     def add(self, finished: Round) -> None:
         """Take a finished round in. It counts once its process is over."""
 
-    def end_life(self, process: int | None = None) -> None:
-        """The life of this process is over; without a number: every life."""
+    def end_process(self, process: int | None = None) -> None:
+        """This process is over; without a number: each of them."""
 
     def remaining(self, experiment: Experiment, is_apart: Callable[[Comparison], bool]) -> Sequence[Remaining]:
         """What still needs rounds, and about how many. `is_apart`: whether a pair is measured alone."""
@@ -114,55 +114,55 @@ BLOCK_SHARE = 3.0
 """A block samples for so many times as long as it takes beside that."""
 
 
-def can_be_apart(book: ExperimentState, pair: Comparison) -> bool:
+def can_be_apart(state: ExperimentState, pair: Comparison) -> bool:
     """Whether a pair of models can be measured alone. Functions already are: their workloads mostly have two. Engines
     and compiled code are loaded anew for every round, which is too dear for one pair."""
-    workload = book.workload
+    workload = state.workload
     return (
         workload.kind in ("prefill", "decode")
         and pair.metric == "time"
-        and not pair.sides & {*book.wall_variants, *book.kept_together}
-        and all(book.call_ns.get(name, 0.0) >= LEAST_CALL_NS for name in pair.sides)
+        and not pair.sides & {*state.wall_variants, *state.kept_together}
+        and all(state.call_ns.get(name, 0.0) >= LEAST_CALL_NS for name in pair.sides)
     )
 
 
-def is_sliced(book: ExperimentState, pair: Comparison) -> bool:
+def is_sliced(state: ExperimentState, pair: Comparison) -> bool:
     """Whether a pair that is measured apart is measured in blocks: both sides compute in one thread of this processor,
     for calls that are alike, long enough to be cut up and short enough to come often. Its first round decides that for
     the others (`decide_sliced`): the two methods may differ."""
-    return book.sliced.get(pair, _can_be_sliced(book, pair, book.call_ns))
+    return state.sliced.get(pair, _can_be_sliced(state, pair, state.call_ns))
 
 
-def decide_sliced(book: ExperimentState, pair: Comparison, samples: Iterable[Sample]) -> None:
+def decide_sliced(state: ExperimentState, pair: Comparison, samples: Iterable[Sample]) -> None:
     """After the first round of a pair: are the others blocks? They are where its calls are alike, in this round or by
     the least time of each so far. (Of one that was measured seldom, that may be of a slow minute of the machine.)"""
-    seen = (book.calls_of(samples), book.call_ns)
-    book.sliced[pair] = any(_can_be_sliced(book, pair, call_ns) for call_ns in seen)
+    seen = (state.calls_of(samples), state.call_ns)
+    state.sliced[pair] = any(_can_be_sliced(state, pair, call_ns) for call_ns in seen)
 
 
-def _can_be_sliced(book: ExperimentState, pair: Comparison, call_ns: Mapping[str, float]) -> bool:
+def _can_be_sliced(state: ExperimentState, pair: Comparison, call_ns: Mapping[str, float]) -> bool:
     calls_ns = [call_ns.get(name, 0.0) for name in pair.sides]
     return (
         CAN_SLICE
-        and (book.device, book.workload.threads, book.own_processes) == ("cpu", 1, False)
+        and (state.device, state.workload.threads, state.own_processes) == ("cpu", 1, False)
         and all(LEAST_CALL_NS <= each <= MOST_CALL_NS for each in calls_ns)
         and max(calls_ns) < MOST_UNLIKE * min(calls_ns)
     )
 
 
-def in_parts(book: ExperimentState, chosen: Remaining) -> list[Remaining]:
-    """What is measured at once. A block is for sides that are alike: where a model's yardstick is not, it has a round
-    with its partner after the block of the pair."""
-    yardsticks = [name for name in chosen.variants[2:] if not EnteredName(name).is_control]
-    unlike = [pair for pair in map(book.experiment.control_pair, yardsticks) if not is_sliced(book, pair)]
-    if chosen.pair is None or not unlike or not is_sliced(book, chosen.pair):
+def in_parts(state: ExperimentState, chosen: Remaining) -> list[Remaining]:
+    """What is measured at once. A block is for sides that are alike: where a model's reference benchmark is not, it
+    has a round with its partner after the block of the pair."""
+    reference_benchmarks = [name for name in chosen.variants[2:] if not EnteredName(name).is_control]
+    unlike = [pair for pair in map(state.experiment.control_pair, reference_benchmarks) if not is_sliced(state, pair)]
+    if chosen.pair is None or not unlike or not is_sliced(state, chosen.pair):
         return [chosen]
     left_out = {pair.variant for pair in unlike}
     alone = replace(chosen, variants=tuple(name for name in chosen.variants if name not in left_out))
     return [alone, *(replace(chosen, variants=(pair.baseline, pair.variant), pair=pair) for pair in unlike)]
 
 
-def choose_apart(books: Sequence[ExperimentState], rule: Stopping, seconds: float) -> None:
+def choose_apart(states: Sequence[ExperimentState], rule: Stopping, seconds: float) -> None:
     """Decide before the first round, for all of a run, which pairs are measured apart.
 
     A pair alone costs more than its part of a round of many, and varies much less. So all pairs are, as long as that
@@ -170,74 +170,74 @@ def choose_apart(books: Sequence[ExperimentState], rule: Stopping, seconds: floa
     claims, and then the cheapest.
     """
     open_ = [
-        ((each.asked is None, not each.headline, each.rounds_next * round_seconds(book, each.pair)), book, each.pair)
-        for book in books
-        for each in rule.remaining(book.remaining(), partial(can_be_apart, book))
+        ((each.asked is None, not each.headline, each.rounds_next * round_seconds(state, each.pair)), state, each.pair)
+        for state in states
+        for each in rule.remaining(state.remaining(), partial(can_be_apart, state))
         if each.pair is not None
     ]
-    chosen: dict[int, list[Comparison]] = {id(book): [] for book in books}
+    chosen: dict[int, list[Comparison]] = {id(state): [] for state in states}
     left = TIME_SHARE * seconds
-    for (*_, cost), book, pair in sorted(open_, key=lambda entry: entry[0]):
+    for (*_, cost), state, pair in sorted(open_, key=lambda entry: entry[0]):
         if cost <= left or len(open_) == 1:
             left -= cost
-            chosen[id(book)].append(pair)
-    for book in books:
-        pairs, still = chosen[id(book)], book.remaining()
+            chosen[id(state)].append(pair)
+    for state in states:
+        pairs, still = chosen[id(state)], state.remaining()
         controls = [still.control_pair(name) for name in still.controls if pairs]
-        book.pairs_apart = frozenset([*pairs, *(pair for pair in controls if can_be_apart(book, pair))])
+        state.pairs_apart = frozenset([*pairs, *(pair for pair in controls if can_be_apart(state, pair))])
 
 
-def round_seconds(book: ExperimentState, pair: Comparison | None = None) -> float:
+def round_seconds(state: ExperimentState, pair: Comparison | None = None) -> float:
     """About how long a round of many variants takes, or one of the pair: at first a build, a warm-up and samples of
     each, or the shortest block, with what a process takes once."""
-    once = once_seconds(book, pair)
+    once = once_seconds(state, pair)
     if pair is None:
-        calls = 2 * least_calls(book.workload.statistic) or 3
+        calls = 2 * least_calls(state.workload.statistic) or 3
         sampled = max(
-            calls * sum(book.call_ns.values()) / 1e9,
-            BESIDE_SIDES * len(book.remaining().variants) * (book.pace.usual_seconds if book.pace else 0.0),
+            calls * sum(state.call_ns.values()) / 1e9,
+            BESIDE_SIDES * len(state.remaining().variants) * (state.pace.usual_seconds if state.pace else 0.0),
         )
-        return book.together.each(sampled + 2 * book.start_seconds + once)
-    if is_sliced(book, pair):
-        return book.apart.each(1.8 * block_seconds(book, pair.sides) + once)
-    calls_seconds = 6 * sum(book.call_ns.get(name, 0.0) for name in pair.sides) / 1e9
-    return book.apart.each(calls_seconds + 2 * book.start_seconds + once)
+        return state.together.each(sampled + 2 * state.start_seconds + once)
+    if is_sliced(state, pair):
+        return state.apart.each(1.8 * block_seconds(state, pair.sides) + once)
+    calls_seconds = 6 * sum(state.call_ns.get(name, 0.0) for name in pair.sides) / 1e9
+    return state.apart.each(calls_seconds + 2 * state.start_seconds + once)
 
 
-def saved_seconds(book: ExperimentState, rounds: float = 1.0) -> float:
+def saved_seconds(state: ExperimentState, rounds: float = 1.0) -> float:
     """How much less time the next so many rounds take than usual ones."""
-    return book.pace.saved(rounds) * len(book.remaining().variants) if book.pace is not None else 0.0
+    return state.pace.saved(rounds) * len(state.remaining().variants) if state.pace is not None else 0.0
 
 
-def once_seconds(book: ExperimentState, pair: Comparison | None = None) -> float:
+def once_seconds(state: ExperimentState, pair: Comparison | None = None) -> float:
     """What a process takes once for the sides of a pair and their controls, or for all: the first input and first call
     of each, and the import and first call of the baseline that its answer is compared with. By the gates, and above
     what later calls take. None where each process passes its gates again: `start_seconds` has it."""
-    if book.start_seconds and not book.own_processes:
+    if state.start_seconds and not state.own_processes:
         return 0.0
-    base_ns, seconds = book.call_ns.get(book.experiment.baseline, 0.0), 0.0
-    for name, learnt in book.learnt.items():
-        if name not in book.excluded and (pair is None or EnteredName(name).original in pair.sides):
-            first_ns = learnt.get("first_ns", 0) - book.call_ns.get(name, 0.0)
+    base_ns, seconds = state.call_ns.get(state.experiment.baseline, 0.0), 0.0
+    for name, learnt in state.learnt.items():
+        if name not in state.excluded and (pair is None or EnteredName(name).original in pair.sides):
+            first_ns = learnt.get("first_ns", 0) - state.call_ns.get(name, 0.0)
             seconds += (max(first_ns, 0.0) + max(learnt.get("first_check_ns", 0) - base_ns, 0.0)) / 1e9
     return seconds
 
 
-def block_seconds(book: ExperimentState, sides: Collection[str], pace: float = math.inf) -> float:
+def block_seconds(state: ExperimentState, sides: Collection[str], pace: float = math.inf) -> float:
     """How long the sides of a block are sampled: long against what it takes beside that, but at least some calls of
     each. pace: how long the whole block may take, if that is more than the least."""
-    calls = BLOCK_CALLS * sum(book.call_ns.get(name, 0.0) for name in sides) / 1e9
-    least = max(LEAST_BLOCK_SECONDS * len(sides) / 2, calls) * (1 + min(book.lost_blocks, 3))
-    if not math.isfinite(book.beside_seconds):
+    calls = BLOCK_CALLS * sum(state.call_ns.get(name, 0.0) for name in sides) / 1e9
+    least = max(LEAST_BLOCK_SECONDS * len(sides) / 2, calls) * (1 + min(state.lost_blocks, 3))
+    if not math.isfinite(state.beside_seconds):
         return least
-    return max(least, min(BLOCK_SHARE * book.beside_seconds, MOST_BLOCK_SECONDS, pace - book.beside_seconds))
+    return max(least, min(BLOCK_SHARE * state.beside_seconds, MOST_BLOCK_SECONDS, pace - state.beside_seconds))
 
 
 def pace_of(open_: Sequence[Open], seconds_left: float) -> float:
     """How long a block may take, so that all first intervals fit in half of the time that is left."""
-    early = [(book, each) for book, each in open_ if each.early and each.effects]
+    early = [(state, each) for state, each in open_ if each.early and each.effects]
     blocks = sum(each.rounds_next for _, each in early if each.pair is not None)
-    others = sum(each.rounds_next * round_seconds(book) for book, each in early if each.pair is None)
+    others = sum(each.rounds_next * round_seconds(state) for state, each in early if each.pair is None)
     return max(seconds_left / 2 - others, 0.0) / blocks if blocks else math.inf
 
 
@@ -249,24 +249,24 @@ def next_to_measure(open_: Sequence[Open], seconds_left: float) -> Open:
     """What is measured next.
 
     First what the first screen asks for: what has no interval yet, headlines and then the least time for each effect
-    first; then, until each is known well enough, what had the fewest lives. After that the same of other effects that
-    have no interval yet. Then what completes the verdict that costs least: with all other effects that it waits for,
-    and with what these have had. (An effect on its limit always seems to need a little more; so it gives way once it
-    has had more than others need.) A headline may cost HEADLINE_FACTOR times as much. Then the intervals of controls,
-    and those of settled effects that are still wide. What the time that is left will not settle comes after that, and
-    last what can no longer get its first interval: its rounds would say nothing.
+    first; then, until each is known well enough, what had the fewest processes. After that the same of other
+    effects that have no interval yet. Then what completes the verdict that costs least: with all other effects that
+    it waits for, and with what these have had. (An effect on its limit always seems to need a little more; so it
+    gives way once it has had more than others need.) A headline may cost HEADLINE_FACTOR times as much. Then the
+    intervals of controls, and those of settled effects that are still wide. What the time that is left will not
+    settle comes after that, and last what can no longer get its first interval: its rounds would say nothing.
     """
-    book_of = {book.name: book for book, _ in open_}
+    state_of = {state.name: state for state, _ in open_}
 
     def seconds_for(waits_for: WaitsFor, rounds_of: Callable[[Wait], float]) -> float:
         apart, together = 0.0, dict[str, float]()  # by workload: a round of many serves all pairs of its workload
         for wait in waits_for:
             pair = wait.pair
-            if book := book_of.get(pair.workload):
-                if book.is_apart(pair):
-                    apart += rounds_of(wait) * round_seconds(book, pair)
+            if state := state_of.get(pair.workload):
+                if state.is_apart(pair):
+                    apart += rounds_of(wait) * round_seconds(state, pair)
                 else:
-                    seconds = rounds_of(wait) * round_seconds(book)
+                    seconds = rounds_of(wait) * round_seconds(state)
                     together[pair.workload] = max(together.get(pair.workload, 0.0), seconds)
         return apart + sum(together.values())
 
@@ -280,18 +280,18 @@ def next_to_measure(open_: Sequence[Open], seconds_left: float) -> Open:
     begun = _in_time(open_, seconds_left)
 
     def order(entry: Open) -> tuple[int, bool, float, float]:
-        book, remaining = entry
-        seconds = remaining.rounds_next * round_seconds(book, remaining.pair)
+        state, remaining = entry
+        seconds = remaining.rounds_next * round_seconds(state, remaining.pair)
         in_time, later, asked = seconds <= seconds_left, not remaining.headline, remaining.asked
         if remaining.early and remaining.effects:
             tier = 7 if id(remaining) not in begun else 2 if asked is None else 0
-            return tier, later, seconds / remaining.effects, book.seconds
+            return tier, later, seconds / remaining.effects, state.seconds
         if asked is not None:
             return 1, False, asked, seconds
         if not remaining.effects:
-            return 4 if in_time else 7, later, seconds, book.seconds
+            return 4 if in_time else 7, later, seconds, state.seconds
         if not remaining.verdicts:
-            return 5 if in_time else 7, later, seconds, book.seconds
+            return 5 if in_time else 7, later, seconds, state.seconds
         hopeless, weighed = min(cost(waits_for, seconds) for waits_for in remaining.verdicts)
         return 6 if hopeless else 3, False, weighed, seconds
 
@@ -302,8 +302,8 @@ def nearly_settled(open_: Sequence[Open], seconds_left: float) -> list[Open]:
     """What a verdict waits for and these seconds should bring, by the estimate: an effect settled, or its first
     interval. The soonest first."""
     costs = [
-        (each.rounds_next * max(book.begin.seconds, round_seconds(book, each.pair)), index)
-        for index, (book, each) in enumerate(open_)
+        (each.rounds_next * max(state.begin.seconds, round_seconds(state, each.pair)), index)
+        for index, (state, each) in enumerate(open_)
         if each.effects and (each.early or each.verdicts)
     ]
     return [open_[index] for seconds, index in sorted(costs) if seconds <= seconds_left]
@@ -328,11 +328,11 @@ class FirstIntervals:
 
     def plus(self, what: Open) -> FirstIntervals:
         """The same with one more."""
-        (book, remaining), group = what, id(what[0].begin)
-        rounds, (_, before) = remaining.rounds_next, self.processes.get(group, (book.begin, 0.0))
-        more = max(rounds * round_seconds(book, remaining.pair) - saved_seconds(book, rounds), 0.0)
+        (state, remaining), group = what, id(what[0].begin)
+        rounds, (_, before) = remaining.rounds_next, self.processes.get(group, (state.begin, 0.0))
+        more = max(rounds * round_seconds(state, remaining.pair) - saved_seconds(state, rounds), 0.0)
         return FirstIntervals(
-            self.processes | {group: (book.begin, max(rounds, before))},
+            self.processes | {group: (state.begin, max(rounds, before))},
             self.rounds | {group: self.rounds.get(group, 0.0) + more},
         )
 
@@ -343,9 +343,9 @@ def first_intervals(open_: Sequence[Open]) -> list[tuple[Open, float]]:
     early = [each for each in open_ if each[1].early and each[1].effects]
 
     def order(entry: Open) -> tuple[bool, bool, bool, float]:
-        book, remaining = entry
-        seconds = remaining.rounds_next * round_seconds(book, remaining.pair)
-        return remaining.asked is None, not remaining.headline, not book.rounds, seconds / remaining.effects
+        state, remaining = entry
+        seconds = remaining.rounds_next * round_seconds(state, remaining.pair)
+        return remaining.asked is None, not remaining.headline, not state.rounds, seconds / remaining.effects
 
     together, costs = FirstIntervals(), []
     for entry in sorted(early, key=order):
@@ -382,15 +382,15 @@ def first_answer_text(open_: Sequence[Open], seconds: float, given: float) -> st
         return ""
     given = given if math.isfinite(given) else seconds  # who goes on gives a budget for rounds alone
     before = 0.0
-    for (book, _), until in costs:
-        book.first_seconds = (book.first_seconds or 0.0) + until - before
+    for (state, _), until in costs:
+        state.first_seconds = (state.first_seconds or 0.0) + until - before
         before = until
-    (book, remaining), first = costs[0]
+    (state, remaining), first = costs[0]
     count, whole = remaining.rounds_next, costs[-1][1]
     text = f"first answer after about {duration(first)} ({count:.0f} processes of {first / count:.2g} s)"
     (early, least_shown), *_ = EARLY
     if count == early:
-        more = max(first / count, round_seconds(book, remaining.pair))
+        more = max(first / count, round_seconds(state, remaining.pair))
         times, later = math.exp(least_shown), duration(first + (FIRST_LOOK - count) * more)
         text += f" if one side takes {times:.3g} times as long, otherwise after about {later} ({FIRST_LOOK} processes)"
     if len(costs) > 1:
@@ -406,33 +406,33 @@ def first_answer_text(open_: Sequence[Open], seconds: float, given: float) -> st
     return f"{text}; the budget is {given:.3g} s"
 
 
-# -- how many lives a budget should give, by costs alone: along them alpha is spent (see `stats.confidence`) -----------
+# -- how many processes a budget should give, by costs alone: along them alpha is spent (see `stats.confidence`) -------
 
 START_SECONDS, TORCH_START_SECONDS = 0.25, 3.0
-"""What beginning a life takes, about: without torch, and with it."""
+"""What beginning a process takes, about: without torch, and with it."""
 
-LEAST_LIVES, MOST_LIVES = 16, 400
+LEAST_PROCESSES, MOST_PROCESSES = 16, 400
 
-FIRST_LIVES, SETTLED_SHARE = 12, 0.5
-"""After so many lives about so many of several pairs are settled, and leave their time to the others."""
+FIRST_PROCESSES, SETTLED_SHARE = 12, 0.5
+"""After so many processes about so many of several pairs are settled, and leave their time to the others."""
 
 
 def set_horizons(groups: Sequence[Group], seconds: float) -> None:
-    """Give every experiment that has none yet the number of lives that its pairs should have after so many seconds: of
-    lives in which everything of the group has a round, and of which the next one is begun meanwhile where that can
-    be."""
-    books = [book for group in groups for book in group.books]
-    pairs = {id(book): {target.comparison for target in book.remaining().targets} for book in books}
+    """Give every experiment that has none yet the number of processes that its pairs should have after so many
+    seconds: of processes in which everything of the group has a round, and of which the next one is begun meanwhile
+    where that can be."""
+    states = [state for group in groups for state in group.states]
+    pairs = {id(state): {target.comparison for target in state.remaining().targets} for state in states}
     one_each = 0.0
     for group in groups:
         rounds = 0.0
-        for book in group.books:
-            apart = [pair for pair in pairs[id(book)] if can_be_apart(book, pair)]
-            rounds += sum(round_seconds(book, pair) for pair in apart)
-            rounds += round_seconds(book) if len(apart) < len(pairs[id(book)]) else 0.0
+        for state in group.states:
+            apart = [pair for pair in pairs[id(state)] if can_be_apart(state, pair)]
+            rounds += sum(round_seconds(state, pair) for pair in apart)
+            rounds += round_seconds(state) if len(apart) < len(pairs[id(state)]) else 0.0
         one_each += max(rounds, TORCH_START_SECONDS if group.torch else START_SECONDS)
-    lives = seconds / one_each if one_each else math.inf
-    if sum(map(len, pairs.values())) > 1 and lives > FIRST_LIVES:
-        lives = FIRST_LIVES + (lives - FIRST_LIVES) / (1 - SETTLED_SHARE)
-    for book in books:
-        book.horizon = book.horizon or int(min(max(lives, LEAST_LIVES), MOST_LIVES))
+    processes = seconds / one_each if one_each else math.inf
+    if sum(map(len, pairs.values())) > 1 and processes > FIRST_PROCESSES:
+        processes = FIRST_PROCESSES + (processes - FIRST_PROCESSES) / (1 - SETTLED_SHARE)
+    for state in states:
+        state.horizon = state.horizon or int(min(max(processes, LEAST_PROCESSES), MOST_PROCESSES))

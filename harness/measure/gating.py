@@ -7,7 +7,7 @@ import time
 from collections.abc import Generator
 
 from llama_workbench.datasets.lengths import least_calls
-from llama_workbench.variants import FUNCTION_YARDSTICK
+from llama_workbench.variants import FUNCTION_REFERENCE
 
 from ..evidence.effect import short_time
 from ..machine.environment import granted_cores
@@ -45,17 +45,17 @@ GATED_INPUTS = 3
 """Inputs on which the sides of several environments must agree before anything is timed; each round has one more."""
 
 
-def seconds_of_calls(book: ExperimentState, *, guessed: bool = False) -> float:
-    """What the calls of one life take at least, of the sides that passed their gates; guessed: or of all, as if the
+def seconds_of_calls(state: ExperimentState, *, guessed: bool = False) -> float:
+    """What the calls of one process take at least, of the sides that passed their gates; guessed: or of all, as if the
     others took what the baseline does. Each side is warmed up (a command is not) and timed, and where no timed call of
     the baseline had the same input, the baseline is called for a check."""
-    statistic, seconds = book.workload.statistic, 0.0
-    base = book.learnt.get(book.experiment.baseline, {})
-    for name in book.remaining().entered():
-        learnt = book.learnt.get(name) or book.learnt.get(EnteredName(name).original) or (base if guessed else {})
-        if not learnt or (name == FUNCTION_YARDSTICK and name not in book.learnt):  # that takes microseconds
+    statistic, seconds = state.workload.statistic, 0.0
+    base = state.learnt.get(state.experiment.baseline, {})
+    for name in state.remaining().entered():
+        learnt = state.learnt.get(name) or state.learnt.get(EnteredName(name).original) or (base if guessed else {})
+        if not learnt or (name == FUNCTION_REFERENCE and name not in state.learnt):  # that takes microseconds
             continue
-        its_base = learnt if name == FUNCTION_YARDSTICK else base
+        its_base = learnt if name == FUNCTION_REFERENCE else base
         call, base_call = (each.get("call_ns", 0) for each in (learnt, its_base))
         beside = learnt.get("make_ns", 0) + learnt.get("beside_ns", 0)
         # Before each call that is timed by itself another one is made, and its controls have as many.
@@ -77,7 +77,7 @@ class Gates:
         """Start the processes and gate every variant; an engine that cannot be used here is excluded before."""
         self.participants.exclude_unfit()
         self.processes.begin_examination()
-        self._to_pass = sum(len(book.experiment.entered()) for book in self.participants.books)
+        self._to_pass = sum(len(state.experiment.entered()) for state in self.participants.states)
         groups = self.processes.groups
         cores = granted_cores() if self.setting.device == "cpu" else 1
         lanes = max(cores // max((group.threads for group in groups), default=1), 1)
@@ -86,9 +86,9 @@ class Gates:
         side_by_side([self._starting(group) for group in groups if group.folder is None], 1)
         self._to_pass = 0
 
-    def begin(self, process: WorkerProcess, group: Group, book: ExperimentState, name: str) -> PendingAnswer:
+    def begin(self, process: WorkerProcess, group: Group, state: ExperimentState, name: str) -> PendingAnswer:
         """Let a process gate a variant."""
-        workload = book.workload
+        workload = state.workload
         tokens = workload.batch * (workload.context + workload.tokens + (workload.new_tokens or 0))
         limit = GATE_SECONDS + GATE_SECONDS_PER_PARAMETER * group.parameters + GATE_SECONDS_PER_TOKEN * tokens
         extra = COMPILE_SECONDS if self.participants.is_compiled(name) else 0.0
@@ -111,124 +111,126 @@ class Gates:
         """The same once; whether all of them passed or failed their gates without bringing the process down."""
         if group.divided:
             return (yield from self._gating_crews(group))
-        life = self.processes.start(group, None if group.calm else AS_AT_FIRST)
-        process, ready = life.process, life.process.ready_at() - life.begun
-        names = [(book, name) for book in group.books for name in book.remaining().entered()]
+        current = self.processes.start(group, None if group.calm else AS_AT_FIRST)
+        process, ready = current.worker, current.worker.ready_at() - current.begun
+        names = [(state, name) for state in group.states for name in state.remaining().entered()]
         # Foreign code comes last: until then nothing here was in its reach.
-        for book, name in sorted(names, key=lambda entry: self.participants.is_outside(entry[1])):
-            if not (yield from self._gating(process, group, book, name)):
+        for state, name in sorted(names, key=lambda entry: self.participants.is_outside(entry[1])):
+            if not (yield from self._gating(process, group, state, name)):
                 return False
-        for book in group.books:
-            pairs = dict.fromkeys((t.comparison.baseline, t.comparison.variant) for t in book.remaining().targets)
-            if book.traces:
-                what = {"workload": book.name, "pairs": [list(pair) for pair in pairs]}
+        for state in group.states:
+            pairs = dict.fromkeys((t.comparison.baseline, t.comparison.variant) for t in state.remaining().targets)
+            if state.traces:
+                what = {"workload": state.name, "pairs": [list(pair) for pair in pairs]}
                 answers = process.ask("differences", GATE_SECONDS, **what)
-                book.trace_differences = [TraceDifference.model_validate(answer) for answer in answers]
+                state.trace_differences = [TraceDifference.model_validate(answer) for answer in answers]
         process.ask("freeze", GATE_SECONDS)
-        for book in group.books:
+        for state in group.states:
             # Later processes import their sides before they are ready, which this one was not to.
             imports = [
-                learnt.get("import_ns", 0) / 1e9 for name, learnt in book.learnt.items() if name not in book.excluded
+                learnt.get("import_ns", 0) / 1e9 for name, learnt in state.learnt.items() if name not in state.excluded
             ]
-            book.start_seconds = ready + max(imports, default=0.0) if book.own_processes else 0.0
-            note_remembering(book)
-            group.begin.seconds += 0.0 if book.own_processes else sum(imports)
+            state.start_seconds = ready + max(imports, default=0.0) if state.own_processes else 0.0
+            note_remembering(state)
+            group.begin.seconds += 0.0 if state.own_processes else sum(imports)
         self.participants.changed()
         return True
 
     def _gating_crews(self, group: Group) -> Generator[PendingAnswer, None, bool]:
         """Pass the gates once, each side in a process of its own, and then all together: are their answers the same?"""
-        for book in group.books:
-            names = book.remaining().entered()
+        for state in group.states:
+            names = state.remaining().entered()
             begun = time.monotonic()
             try:
-                with self.processes.fresh_crew(group, book, names) as crew:
+                with self.processes.fresh_crew(group, state, names) as crew:
                     for name in names:
-                        if not (yield from self._gating(crew.members[name], group, book, name)):
+                        if not (yield from self._gating(crew.members[name], group, state, name)):
                             return False
-                    if book.remaining().entered() != names:
+                    if state.remaining().entered() != names:
                         return False  # begin again without those that failed
-                    book.start_seconds = time.monotonic() - begun
-                    note_remembering(book)
+                    state.start_seconds = time.monotonic() - begun
+                    note_remembering(state)
                     wrong = crew.compared(GATED_INPUTS)
             except WorkerFailed as failure:
                 if failure.variant_index is None:
                     raise
-                self.participants.exclude(names[failure.variant_index], failure.reason, book)
+                self.participants.exclude(names[failure.variant_index], failure.reason, state)
                 return False
             for name, reason in wrong.items():
-                book.gates[name] = book.gates[name].model_copy(update={"passed": False, "detail": reason})
-                self.participants.exclude(name, reason, book)
+                state.gates[name] = state.gates[name].model_copy(update={"passed": False, "detail": reason})
+                self.participants.exclude(name, reason, state)
         self.participants.changed()
         return True
 
     def _gating(
-        self, process: WorkerProcess, group: Group, book: ExperimentState, name: str
+        self, process: WorkerProcess, group: Group, state: ExperimentState, name: str
     ) -> Generator[PendingAnswer, None, bool]:
         """Gate a variant in a process, and exclude it where it fails; whether the process can be kept."""
-        if name not in book.remaining().entered():  # by a gate beside this one, on another workload, or of its baseline
+        if (
+            name not in state.remaining().entered()
+        ):  # by a gate beside this one, on another workload, or of its baseline
             return True
         try:
-            answer = self.begin(process, group, book, name)
+            answer = self.begin(process, group, state, name)
             yield answer
             result = answer.result()
         except WorkerFailed as failure:
             budget = self.setting.budget_seconds
-            by_budget = failure.hangs and book.workload.kind == "call" and budget < GATE_SECONDS
+            by_budget = failure.hangs and state.workload.kind == "call" and budget < GATE_SECONDS
             way = f" (no longer, because of --budget {budget:g}: give more if its calls take so long)" * by_budget
-            self.participants.exclude(name, f"{failure.reason}{way}", book)
+            self.participants.exclude(name, f"{failure.reason}{way}", state)
             return False
         if "needs_torch" in result:
             group.torch = True
             return False
         if process.noise():
-            self.participants.exclude(name, INTRUDES, book, Cause.REFUSED)
+            self.participants.exclude(name, INTRUDES, state, Cause.REFUSED)
             return False
-        if name in book.excluded:
+        if name in state.excluded:
             return True
-        book.gates[name] = Gate.model_validate(result["gate"])
+        state.gates[name] = Gate.model_validate(result["gate"])
         if not result["gate"]["passed"]:
-            self.participants.exclude(name, result["gate"]["detail"], book, Cause(result.get("cause", Cause.EXCLUDED)))
+            self.participants.exclude(name, result["gate"]["detail"], state, Cause(result.get("cause", Cause.EXCLUDED)))
             # What a function left in its process must not be laid to another's account.
             return group.folder is not None or not self.participants.is_outside(name)
         if "trace" in result:
-            book.traces[name] = Trace.model_validate(result["trace"])
-        book.learnt[name] = learnt = result["learnt"]
-        book.own_processes |= result.get("disturbs", False) and self.setting.device == "cpu"
-        book.note_facts({name: result["facts"]})
-        book.call_ns[name] = learnt["call_ns"]
-        if dear := self._too_dear(book):
+            state.traces[name] = Trace.model_validate(result["trace"])
+        state.learnt[name] = learnt = result["learnt"]
+        state.own_processes |= result.get("disturbs", False) and self.setting.device == "cpu"
+        state.note_facts({name: result["facts"]})
+        state.call_ns[name] = learnt["call_ns"]
+        if dear := self._too_dear(state):
             for side, reason in dear.items():
-                book.exclude(side, reason, Cause.TOO_LITTLE_TIME)
-                self.setting.progress.note(f"{side} is left out of {book.name}")
+                state.exclude(side, reason, Cause.TOO_LITTLE_TIME)
+                self.setting.progress.note(f"{side} is left out of {state.name}")
             self.participants.changed()
             return True
         if learnt["own_threads"]:
-            book.time_by_wall([name])
-        if not result["cheap"] and name not in book.kept_together:
-            book.kept_together.append(name)
+            state.time_by_wall([name])
+        if not result["cheap"] and name not in state.kept_together:
+            state.kept_together.append(name)
         if self._to_pass:
-            done = sum(len(each.gates) for each in self.participants.books) / self._to_pass
-            self.setting.progress.step(f"gate {book.name}: {name}", done, math.nan)
+            done = sum(len(each.gates) for each in self.participants.states) / self._to_pass
+            self.setting.progress.step(f"gate {state.name}: {name}", done, math.nan)
         return True
 
-    def _too_dear(self, book: ExperimentState) -> dict[str, str]:
+    def _too_dear(self, state: ExperimentState) -> dict[str, str]:
         """The functions whose calls take so long that there is no time for a first interval, as far as gates say, and
         what to do; none where there may be one."""
-        if book.workload.kind != "call":
+        if state.workload.kind != "call":
             return {}
         budget = self.setting.budget_seconds
         (first_look, _), *_ = EARLY
-        if first_look * seconds_of_calls(book) <= BEYOND_BUDGET * budget:
+        if first_look * seconds_of_calls(state) <= BEYOND_BUDGET * budget:
             return {}
-        life = seconds_of_calls(book, guessed=True)
-        least = first_look * life
-        needs = f"a first interval needs {first_look} processes, and the calls of each take {short_time(life)}"
+        seconds = seconds_of_calls(state, guessed=True)
+        least = first_look * seconds
+        needs = f"a first interval needs {first_look} processes, and the calls of each take {short_time(seconds)}"
         fix = (
             f"give --budget {math.ceil(BUDGET_MARGIN * least)} ({needs}: {least:,.3g} s or more, and the budget is "
             f"{budget:g} s)"
         )
-        learnt = {name: book.learnt[name] for name in book.remaining().variants if name in book.learnt}
+        learnt = {name: state.learnt[name] for name in state.remaining().variants if name in state.learnt}
         taken = {name: (facts.get("call_ns", 0) / 1e9, facts.get("make_ns", 0) / 1e9) for name, facts in learnt.items()}
         most = max(map(sum, taken.values()), default=0.0)
         return {
@@ -243,31 +245,31 @@ class Gates:
         """A process of the group that has all of its workloads and variants, with the verbs of all passes. Whom it
         could not take in has a reason in `lost_in_passes` of its experiment, and the next one does without it."""
         for _ in range(_tries(group)):
-            if group.life is not None and group.life.whole and group.life.process.alive():
-                return group.life.process
+            if group.current is not None and group.current.whole and group.current.worker.alive():
+                return group.current.worker
             try:
-                life = self.processes.start(group)
-                life.whole = all(self._is_taken_in(group, book) for book in group.books)
+                current = self.processes.start(group)
+                current.whole = all(self._is_taken_in(group, state) for state in group.states)
             except WorkerFailed as failure:
                 raise _failed(failure.reason) from failure
         raise _failed("keeps failing")
 
-    def _is_taken_in(self, group: Group, book: ExperimentState) -> bool:
-        """Let the group's life take in all that is left of an experiment; whether none brought it down."""
-        names = [name for name in book.remaining().entered() if name not in book.lost_in_passes]
+    def _is_taken_in(self, group: Group, state: ExperimentState) -> bool:
+        """Let the group's process take in all that is left of an experiment; whether none brought it down."""
+        names = [name for name in state.remaining().entered() if name not in state.lost_in_passes]
         try:
-            self.processes.take_in(group, book, names)
+            self.processes.take_in(group, state, names)
         except WorkerFailed as failure:
             if failure.variant_index is None:
                 raise
-            book.lost_in_passes[names[failure.variant_index]] = failure.reason
+            state.lost_in_passes[names[failure.variant_index]] = failure.reason
             return False
         return True
 
 
 def _tries(group: Group) -> int:
     """Any of its variants may bring its process down, each once."""
-    return 2 + sum(len(book.experiment.entered()) for book in group.books)
+    return 2 + sum(len(state.experiment.entered()) for state in group.states)
 
 
 def _failed(what: str) -> MeasureError:

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from llama_workbench.datasets.lengths import least_calls
-from llama_workbench.variants import FUNCTION_YARDSTICK
+from llama_workbench.variants import FUNCTION_REFERENCE
 
 from ..calls.called import SELDOM
 from ..calls.inputs import AGAIN, CHEAP_SHARE, COPIED, NEW, InputCosts, pool_size
@@ -62,7 +62,7 @@ class Crew:
     opened: what ends them."""
 
     setting: Setting
-    book: ExperimentState
+    state: ExperimentState
     index: int
     names: Sequence[str]
     members: Mapping[str, WorkerProcess]
@@ -71,14 +71,14 @@ class Crew:
 
     def take_turns(self, seconds: float) -> RoundAnswer:
         """Samples of all sides, one after the other, for so many seconds."""
-        workload, call_ns = self.book.workload, {name: self.book.call_ns[name] for name in self.names}
+        workload, call_ns = self.state.workload, {name: self.state.call_ns[name] for name in self.names}
         single_calls = least_calls(workload.statistic)
         least = single_calls or max(min(LEAST_TURNS, int(LONG_SECONDS * 1e9 / sum(call_ns.values()))), 1)
         limit = TURN_SECONDS + 20 * 60 * sum(call_ns.values()) / 1e9
-        what = {"workload": workload.name, "round_index": self.book.begun, "call_ns": call_ns}
-        make_ns = max(beside_ns(self.book, name) for name in self.names)
-        what |= {"make_ns": make_ns, "core": self._core(), **inputs_told(self.book, seconds / len(self.names))}
-        seldom = set() if single_calls else {FUNCTION_YARDSTICK}
+        what = {"workload": workload.name, "round_index": self.state.begun, "call_ns": call_ns}
+        make_ns = max(beside_ns(self.state, name) for name in self.names)
+        what |= {"make_ns": make_ns, "core": self._core(), **inputs_told(self.state, seconds / len(self.names))}
+        seldom = set() if single_calls else {FUNCTION_REFERENCE}
         go: dict[str, Any] = {}
         order: list[list[str]] = []
         for name in self.names:
@@ -116,31 +116,31 @@ class Crew:
 
     def _core(self) -> int | None:
         """The core on which the sides of a round compute, another one for each; None where they may need several."""
-        if not hasattr(os, "sched_getaffinity") or self.book.workload.threads > 1 or self.book.wall_variants:
+        if not hasattr(os, "sched_getaffinity") or self.state.workload.threads > 1 or self.state.wall_variants:
             return None
         return random.Random(f"core {self.setting.seed} {self.index}").choice(sorted(os.sched_getaffinity(0)))
 
     def compared(self, count: int) -> dict[str, str]:
         """Let all sides answer so many inputs, and compare inputs and answers with the baseline's: side → why it is
         excluded."""
-        what = {"workload": self.book.name}
+        what = {"workload": self.state.name}
         seeds = [secrets.randbelow(SEEDS) for _ in range(count)]
         files = {name: str(self.folder / f"{place}.zip") for place, name in enumerate(self.names)}
-        limit = ASKING_SECONDS + 20 * count * sum(self.book.call_ns.get(name, 0.0) for name in self.names) / 1e9
+        limit = ASKING_SECONDS + 20 * count * sum(self.state.call_ns.get(name, 0.0) for name in self.names) / 1e9
         said = {}
         for name in self.names:
             with blamed(self.names, name):
                 said[name] = self.members[name].ask(
                     "answers", limit, variant=name, seeds=seeds, file=files[name], **what
                 )
-        payload = self.setting.calls[self.book.name].payload.shown
+        payload = self.setting.calls[self.state.name].payload.shown
         refused = {name: each["refused"] for name, each in said.items() if each["refused"]}
         wrong = {
             name: f"its answer cannot go from one process to another ({why}): give --check FILE:FUNCTION with a "
             "function of one answer, which returns what counts of it as plain data, arrays or tensors"
             for name, why in refused.items()
         }
-        baseline = self.book.experiment.baseline
+        baseline = self.state.experiment.baseline
         if baseline in wrong or baseline not in self.names:
             return wrong
         for name in self.names:
@@ -185,29 +185,29 @@ def shuffled(seed: int, names: Sequence[Name], *what: object) -> list[Name]:
 # -- how the calls of functions are given their inputs, by what the gates of all sides learnt (see `calls.inputs`) ---
 
 
-def inputs_told(book: ExperimentState, side_seconds: float) -> dict[str, Any]:
+def inputs_told(state: ExperimentState, side_seconds: float) -> dict[str, Any]:
     """What a process that samples each side for so long is told. All sides of a round have as many inputs: more of them
     lie less in the processor's caches."""
-    make_ns = max((learnt.get("make_ns", 0) for learnt in book.learnt.values()), default=0)
-    return {"way": _way(book), "pool_size": pool_size(make_ns, side_seconds * 1e9)}
+    make_ns = max((learnt.get("make_ns", 0) for learnt in state.learnt.values()), default=0)
+    return {"way": _way(state), "pool_size": pool_size(make_ns, side_seconds * 1e9)}
 
 
-def beside_ns(book: ExperimentState, name: str) -> int:
+def beside_ns(state: ExperimentState, name: str) -> int:
     """What a call of a function takes beside it: to make its input, or a copy of one, 0 where it is given one again,
     and of a command what runs before and after it."""
-    learnt, way = book.learnt[name], _way(book)
+    learnt, way = state.learnt[name], _way(state)
     made: int = learnt["copy_ns"] if way == COPIED else learnt["make_ns"]
     is_given_again = way == AGAIN or (learnt["one_input"] and not learnt["changes_inputs"])
     return made * (not is_given_again) + int(learnt["beside_ns"])
 
 
-def note_remembering(book: ExperimentState) -> None:
+def note_remembering(state: ExperimentState) -> None:
     """Keep of each function by how much more it gains than the baseline where an input is given again."""
-    costs = _costs(book)
-    call_ns = min((book.call_ns[name] for name in costs), default=0.0)
+    costs = _costs(state)
+    call_ns = min((state.call_ns[name] for name in costs), default=0.0)
     for name, side in costs.items():
-        if more := gains_over(side, costs.get(book.experiment.baseline, side), call_ns):
-            book.note_facts({name: {"gains_again": more}})
+        if more := gains_over(side, costs.get(state.experiment.baseline, side), call_ns):
+            state.note_facts({name: {"gains_again": more}})
 
 
 def gains_over(side: InputCosts, baseline: InputCosts, call_ns: float) -> float:
@@ -238,37 +238,37 @@ def way_of(sides: Sequence[InputCosts], call_ns: float) -> str:
     return AGAIN
 
 
-def _way(book: ExperimentState) -> str:
-    costs = _costs(book)
+def _way(state: ExperimentState) -> str:
+    costs = _costs(state)
     if not costs:
         return NEW
-    baseline = book.experiment.baseline
+    baseline = state.experiment.baseline
     in_order = [costs[name] for name in sorted(costs, key=lambda name: name != baseline)]
-    return way_of(in_order, min(book.call_ns[name] for name in costs))
+    return way_of(in_order, min(state.call_ns[name] for name in costs))
 
 
-def _costs(book: ExperimentState) -> dict[str, InputCosts]:
+def _costs(state: ExperimentState) -> dict[str, InputCosts]:
     """By function; none where models are measured."""
-    names = book.remaining().variants if book.workload.kind == "call" else ()
-    return {name: InputCosts.of(book.learnt[name]) for name in names if name in book.learnt}
+    names = state.remaining().variants if state.workload.kind == "call" else ()
+    return {name: InputCosts.of(state.learnt[name]) for name in names if name in state.learnt}
 
 
 THREADS = "OMP_NUM_THREADS"
 """From it torch knows its number of threads where nobody sets it."""
 
 MOST_TIMES_USUAL = 5.0
-"""A life may take so many times as long to begin as the one before it, where that is more than START_SECONDS."""
+"""A process may take so many times as long to begin as the one before it, where that is more than START_SECONDS."""
 
 OPEN_SECONDS, ADMIT_SECONDS = 300.0, 600.0
 """Compiled code is looked up on disk, and an engine loads its own form of the weights."""
 
 MOST_BALLAST, MOST_FILLING = 1 << 20, 1 << 12
-"""Bytes: of memory that a life holds before anything is imported, and in the environment, above its first stack frame.
-Both move what comes after them."""
+"""Bytes: of memory that a process holds before anything is imported, and in the environment, above its first stack
+frame. Both move what comes after them."""
 
 
 @dataclass(eq=False)
-class Life:
+class MeasuringProcess:
     """A process of a group from its beginning to its end: whatever a process draws once (the hashes of its strings, the
     addresses of its memory, which side was imported first) is drawn anew in each.
 
@@ -279,7 +279,7 @@ class Life:
     nobody.
     """
 
-    process: WorkerProcess
+    worker: WorkerProcess
     number: int
     begun: float
     whole: bool = False
@@ -296,8 +296,8 @@ class Life:
 class Group:
     """Experiments that share a process, because they share a checkpoint.
 
-    processes: the number of the last one that was begun. life: the process that measures now; ahead: the next one,
-    begun already, and crew_ahead the same where each side has a process. used: what the last life measured, as
+    processes: the number of the last one that was begun. current: the one that measures now; ahead: the next one,
+    begun already, and crew_ahead the same where each side has a process. used: what the last process measured, as
     (workload, variant). torch: whether they import it. calm: how their processes are (see `Worker`). divided: no
     process could hold all sides, because one has an environment or variables of its own: their answers are compared
     through files.
@@ -306,9 +306,9 @@ class Group:
     folder: Path | None
     parameters: int
     threads: int
-    books: list[ExperimentState]
-    life: Life | None = None
-    ahead: Life | None = None
+    states: list[ExperimentState]
+    current: MeasuringProcess | None = None
+    ahead: MeasuringProcess | None = None
     crew_ahead: Crew | None = None
     used: dict[tuple[str, str], None] = field(default_factory=dict)
     processes: int = 0
@@ -324,9 +324,9 @@ class Processes:
     checkpoints and device_facts: what the processes said of them.
     """
 
-    def __init__(self, books: Sequence[ExperimentState], setting: Setting) -> None:
+    def __init__(self, states: Sequence[ExperimentState], setting: Setting) -> None:
         self.setting = setting
-        self.groups = _groups(books, setting)
+        self.groups = _groups(states, setting)
         self.examination: Examination | None = None
         self.checkpoints: dict[str, dict[str, Any]] = {}
         self.device_facts: dict[str, Any] = {"kind": setting.device}
@@ -348,87 +348,87 @@ class Processes:
         if self.examination is None and any(group.folder for group in self.groups):
             self.examination = Examination(cache=self.setting.cache, log=self.setting.logs / "examiner.log")
 
-    def judge(self, book: ExperimentState, draw: str, drawn: Sequence[Mapping[str, Any]]) -> dict[str, str]:
+    def judge(self, state: ExperimentState, draw: str, drawn: Sequence[Mapping[str, Any]]) -> dict[str, str]:
         """What is wrong with outputs that processes left (see `Examination.judge`). Raises MeasureError."""
-        assert self.examination is not None and book.folder is not None
+        assert self.examination is not None and state.folder is not None
         try:
-            return self.examination.judge(book.folder, book.workload, draw, drawn)
+            return self.examination.judge(state.folder, state.workload, draw, drawn)
         except WorkerFailed as failure:
             raise MeasureError(f"the process that judges outputs {failure.reason} (see log/examiner.log)") from failure
 
-    def start(self, group: Group, variables: Mapping[str, str] | None = None) -> Life:
+    def start(self, group: Group, variables: Mapping[str, str] | None = None) -> MeasuringProcess:
         """Begin the group's process anew, with all its workloads open. variables: of its environment, in place of those
         that its processes have. Raises WorkerFailed."""
         self.end(group)
-        group.life = life = self._begun(group, variables=variables)
+        group.current = current = self._begun(group, variables=variables)
         group.begin.beside = self.is_beside(group)
         if self.setting.device != "cpu":
-            self.device_facts = life.process.ask("device", ASKING_SECONDS)
-        for book in group.books:
-            facts = life.process.ask("open", OPEN_SECONDS, **self.what(book))
-            life.opened.append(book.name)
-            if book.folder:
-                geometry = book.workload.geometry
+            self.device_facts = current.worker.ask("device", ASKING_SECONDS)
+        for state in group.states:
+            facts = current.worker.ask("open", OPEN_SECONDS, **self.what(state))
+            current.opened.append(state.name)
+            if state.folder:
+                geometry = state.workload.geometry
                 self.checkpoints[geometry] = {"name": geometry, **facts}
-        group.begin.note(time.monotonic() - life.begun)
-        return life
+        group.begin.note(time.monotonic() - current.begun)
+        return current
 
-    def next_life(self, group: Group) -> Life:
-        """End the group's life; the next one takes over, which was begun ahead, or begins now."""
+    def next_process(self, group: Group) -> MeasuringProcess:
+        """End the group's process; the next one takes over, which was begun ahead, or begins now."""
         ahead, group.ahead = group.ahead, None
-        if group.life is not None:
-            group.used = group.life.used
-        usual = group.life.start_seconds if group.life else 0.0
+        if group.current is not None:
+            group.used = group.current.used
+        usual = group.current.start_seconds if group.current else 0.0
         self.end(group)
-        group.life = ahead or self._begun(group, group.used, usual)
-        return group.life
+        group.current = ahead or self._begun(group, group.used, usual)
+        return group.current
 
-    def expect(self, group: Group, book: ExperimentState, names: Sequence[str]) -> None:
-        """These will be measured first: two lives begin at once. After one that was lost, each begins alone."""
-        if group.life is None and not group.used and not book.lost_lives:
-            group.used = {(book.name, name): None for name in names}
+    def expect(self, group: Group, state: ExperimentState, names: Sequence[str]) -> None:
+        """These will be measured first: two processes begin at once. After one that was lost, each begins alone."""
+        if group.current is None and not group.used and not state.lost_processes:
+            group.used = {(state.name, name): None for name in names}
 
     def is_beside(self, group: Group) -> bool:
-        """Whether a life begins while the one before measures: where there is a core for each."""
+        """Whether a process begins while the one before measures: where there is a core for each."""
         return self.setting.device == "cpu" and granted_cores() > group.threads
 
     def begin_ahead(self, group: Group) -> None:
-        """Begin the next life beside this one, where there is a core for it, with all that this one and the last one
+        """Begin the next process beside this one, where there is a core for it, with all that this one and the last one
         measured; nobody waits for it."""
-        if self.is_beside(group) and group.ahead is None and group.life is not None:
-            group.ahead = self._begun(group, group.used | group.life.used, group.life.start_seconds)
+        if self.is_beside(group) and group.ahead is None and group.current is not None:
+            group.ahead = self._begun(group, group.used | group.current.used, group.current.start_seconds)
 
-    def take_in(self, group: Group, book: ExperimentState, names: Sequence[str]) -> None:
-        """Let the group's life open a workload, and admit those of these variants that it does not have yet.
+    def take_in(self, group: Group, state: ExperimentState, names: Sequence[str]) -> None:
+        """Let the group's process open a workload, and admit those of these variants that it does not have yet.
 
         They passed their gates before. Raises WorkerFailed with the place of the variant in `names`.
         """
-        life, workload, asked = group.life, book.name, time.monotonic()
-        assert life is not None
-        if workload not in life.opened:
-            life.process.ask("open", OPEN_SECONDS, **self.what(book))
-            life.opened.append(workload)
-        new = [name for name in names if (workload, name) not in life.admitted]
-        for name in shuffled(self.setting.seed, new, life.number):
+        current, workload, asked = group.current, state.name, time.monotonic()
+        assert current is not None
+        if workload not in current.opened:
+            current.worker.ask("open", OPEN_SECONDS, **self.what(state))
+            current.opened.append(workload)
+        new = [name for name in names if (workload, name) not in current.admitted]
+        for name in shuffled(self.setting.seed, new, current.number):
             with blamed(names, name):
-                life.process.ask("admit", ADMIT_SECONDS, workload=workload, variant=name, learnt=book.learnt[name])
-            life.admitted.append((workload, name))
-        ready = life.process.ready_at()
-        if not life.start_seconds:
-            life.start_seconds = ready - life.begun + time.monotonic() - max(ready, asked)
-            group.begin.note(life.start_seconds)
-        life.used |= dict.fromkeys((workload, name) for name in names)
+                current.worker.ask("admit", ADMIT_SECONDS, workload=workload, variant=name, learnt=state.learnt[name])
+            current.admitted.append((workload, name))
+        ready = current.worker.ready_at()
+        if not current.start_seconds:
+            current.start_seconds = ready - current.begun + time.monotonic() - max(ready, asked)
+            group.begin.note(current.start_seconds)
+        current.used |= dict.fromkeys((workload, name) for name in names)
         if new:
-            life.process.ask("freeze", ASKING_SECONDS)
+            current.worker.ask("freeze", ASKING_SECONDS)
 
     def failed_to_begin(self, group: Group) -> tuple[str, str | None, str] | None:
-        """Of a life that died or hung while it began: the workload and variant that it was at (empty and None where it
-        was at neither), and why. None where it began; waits for that."""
-        assert group.life is not None
+        """Of a process that died or hung while it began: the workload and variant that it was at (empty and None
+        where it was at neither), and why. None where it began; waits for that."""
+        assert group.current is not None
         try:
-            group.life.process.ready_at()
+            group.current.worker.ready_at()
         except WorkerFailed as failure:
-            place, prepared = failure.variant_index, group.life.prepared
+            place, prepared = failure.variant_index, group.current.prepared
             workload, name = (
                 prepared[place] or ("", None) if place is not None and place < len(prepared) else ("", None)
             )
@@ -436,18 +436,18 @@ class Processes:
         return None
 
     def should_wait(self, group: Group) -> bool:
-        """Whether the group's life should go on: the next one is not ready, or could not be begun beside it and this
+        """Whether the group's process should go on: the next one is not ready, or could not be begun beside it and this
         one has not measured for as long as beginning it took."""
-        assert group.life is not None
+        assert group.current is not None
         if self.is_beside(group):
-            return group.ahead is not None and not group.ahead.process.is_ready()
-        return group.life.measured_seconds < group.life.start_seconds
+            return group.ahead is not None and not group.ahead.worker.is_ready()
+        return group.current.measured_seconds < group.current.start_seconds
 
     def end(self, group: Group) -> None:
-        """End the group's life, if it has one, and the one that was begun ahead."""
-        lives, group.life, group.ahead = (group.life, group.ahead), None, None
-        for life in filter(None, lives):
-            life.process.end()
+        """End the group's process, if it has one, and the one that was begun ahead."""
+        begun, group.current, group.ahead = (group.current, group.ahead), None, None
+        for process in filter(None, begun):
+            process.worker.end()
         crew, group.crew_ahead = group.crew_ahead, None
         if crew is not None:
             crew.opened.close()
@@ -458,32 +458,34 @@ class Processes:
         used: Mapping[tuple[str, str], None] | None = None,
         usual_seconds: float = 0.0,
         variables: Mapping[str, str] | None = None,
-    ) -> Life:
+    ) -> MeasuringProcess:
         """A process that begins now, and opens and admits what is `used`, in an order of its own. usual_seconds: what
-        the life before it took for that."""
+        the process before it took for that."""
         number = group.processes = self.next_number()
-        books = {book.name: book for book in group.books}
-        wanted = [(workload, name) for workload, name in used or () if name not in books[workload].excluded]
+        states = {state.name: state for state in group.states}
+        wanted = [(workload, name) for workload, name in used or () if name not in states[workload].excluded]
         opened = list(dict.fromkeys(workload for workload, _ in wanted))
-        prepare: list[dict[str, Any]] = [{"do": "open", **self.what(books[workload])} for workload in opened]
+        prepare: list[dict[str, Any]] = [{"do": "open", **self.what(states[workload])} for workload in opened]
         order = shuffled(self.setting.seed, wanted, number)
         for workload, name in order:
-            learnt = books[workload].learnt[name]
+            learnt = states[workload].learnt[name]
             prepare.append({"do": "admit", "workload": workload, "variant": name, "learnt": learnt})
         begun = time.monotonic()
         prepare += [{"do": "freeze"}] if wanted else []
         log, limit = f"worker-{1 + self.groups.index(group)}.log", max(START_SECONDS, MOST_TIMES_USUAL * usual_seconds)
         process = self.new(group, number, log, prepare=prepare, start_seconds=limit, variables=variables)
-        return Life(process, number, begun, opened=opened, admitted=wanted, prepared=[*[None] * len(opened), *order])
+        return MeasuringProcess(
+            process, number, begun, opened=opened, admitted=wanted, prepared=[*[None] * len(opened), *order]
+        )
 
-    def another(self, group: Group, book: ExperimentState, log: str) -> WorkerProcess:
+    def another(self, group: Group, state: ExperimentState, log: str) -> WorkerProcess:
         """A process beside the group's, with this workload open, for the caller to close; its output goes to `log`.
 
         Raises WorkerFailed where it cannot be had.
         """
         process = self.new(group, 0, log)
         try:
-            process.ask("open", OPEN_SECONDS, **self.what(book))
+            process.ask("open", OPEN_SECONDS, **self.what(state))
         except BaseException:
             process.close()
             raise
@@ -507,9 +509,9 @@ class Processes:
             for sources in (self.setting.added, self.setting.functions)
         )
         python, own = (side.environment, side.variables) if side and side.is_alone else ("", {})
-        rng = random.Random(f"life {self.setting.seed} {index}")
+        rng = random.Random(f"process {self.setting.seed} {index}")
         ballast = rng.randrange(MOST_BALLAST)
-        drawn = {"PYTHONHASHSEED": str(rng.randrange(1 << 32)), "WORKBENCH_LIFE": "x" * rng.randrange(MOST_FILLING)}
+        drawn = {"PYTHONHASHSEED": str(rng.randrange(1 << 32)), "WORKBENCH_PROCESS": "x" * rng.randrange(MOST_FILLING)}
         return WorkerProcess(
             threads=group.threads,
             cache=self.setting.cache,
@@ -540,12 +542,12 @@ class Processes:
         crews = [group.crew_ahead.index for group in self.groups if group.crew_ahead is not None]
         return 1 + max([*crews, *(group.processes for group in self.groups)])
 
-    def what(self, book: ExperimentState, side: str = "") -> dict[str, Any]:
+    def what(self, state: ExperimentState, side: str = "") -> dict[str, Any]:
         """What a process is told of a workload that it opens. side: the one function that it can run: this is then its
         own baseline."""
-        folder = str(book.folder) if book.folder else None
-        workload = book.workload.model_dump()
-        call = self.setting.calls.get(book.name)
+        folder = str(state.folder) if state.folder else None
+        workload = state.workload.model_dump()
+        call = self.setting.calls.get(state.name)
         if call and side:
             call = replace(call, baseline=self.setting.functions[EnteredName(side).original])
         return {"workload": workload, "folder": folder, "seed": self.setting.seed, "call": call and asdict(call)}
@@ -553,13 +555,13 @@ class Processes:
     # -- of a round in which each side has a process, and of the next one beside it ------------------------------------
 
     @contextmanager
-    def fresh_crew(self, group: Group, book: ExperimentState, names: Sequence[str]) -> Iterator[Crew]:
+    def fresh_crew(self, group: Group, state: ExperimentState, names: Sequence[str]) -> Iterator[Crew]:
         """Fresh processes for these sides, which end with the block: those that were begun ahead, or new ones."""
         ahead, group.crew_ahead = group.crew_ahead, None
-        if ahead is not None and (ahead.book is not book or [*ahead.names] != [*names]):
+        if ahead is not None and (ahead.state is not state or [*ahead.names] != [*names]):
             ahead.opened.close()
             ahead = None
-        crew = ahead or self._begun_crew(group, book, names)
+        crew = ahead or self._begun_crew(group, state, names)
         group.processes = crew.index
         with crew.opened:
             for name, process in crew.members.items():
@@ -567,12 +569,12 @@ class Processes:
                     process.ready_at()
             yield crew
 
-    def begin_crew_ahead(self, group: Group, book: ExperimentState, names: Sequence[str]) -> None:
+    def begin_crew_ahead(self, group: Group, state: ExperimentState, names: Sequence[str]) -> None:
         """Begin the processes of the next round beside this one, where there is a core for them; nobody waits."""
-        if self.is_beside(group) and not book.wall_variants and group.crew_ahead is None:
-            group.crew_ahead = self._begun_crew(group, book, names)
+        if self.is_beside(group) and not state.wall_variants and group.crew_ahead is None:
+            group.crew_ahead = self._begun_crew(group, state, names)
 
-    def _begun_crew(self, group: Group, book: ExperimentState, names: Sequence[str]) -> Crew:
+    def _begun_crew(self, group: Group, state: ExperimentState, names: Sequence[str]) -> Crew:
         """Processes that begin now, at the same time, in random order. Those of a divided group know their side alone,
         which must still pass its gate; others have taken in what its gate found."""
         index, setting = self.next_number(), self.setting
@@ -580,31 +582,31 @@ class Processes:
             folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="workbench-answers-")))
             members: dict[str, WorkerProcess] = {}
             for name in shuffled(setting.seed, names, index):
-                prepare: list[dict[str, Any]] = [{"do": "open", **self.what(book, name if group.divided else "")}]
+                prepare: list[dict[str, Any]] = [{"do": "open", **self.what(state, name if group.divided else "")}]
                 if not group.divided:
-                    admitted = {"workload": book.name, "variant": name, "learnt": book.learnt[name]}
+                    admitted = {"workload": state.name, "variant": name, "learnt": state.learnt[name]}
                     prepare.append({"do": "admit", **admitted})
                 source = setting.functions[EnteredName(name).original]
                 with blamed(names, name):
                     members[name] = process = self.new(group, index, f"side-{name}.log", source, prepare)
                 stack.callback(process.end)
-            return Crew(setting, book, index, names, members, folder, stack.pop_all())
+            return Crew(setting, state, index, names, members, folder, stack.pop_all())
 
 
-def _groups(books: Sequence[ExperimentState], setting: Setting) -> list[Group]:
+def _groups(states: Sequence[ExperimentState], setting: Setting) -> list[Group]:
     groups: dict[tuple[Any, ...], Group] = {}
-    for book in books:
-        workload = book.experiment.workload
-        sources = (setting.functions.get(name) for name in book.experiment.variants)
+    for state in states:
+        workload = state.experiment.workload
+        sources = (setting.functions.get(name) for name in state.experiment.variants)
         divided = any(source.is_alone for source in sources if source)
-        key = (book.folder, workload.dtype, workload.threads, divided, workload.calm)
+        key = (state.folder, workload.dtype, workload.threads, divided, workload.calm)
         is_single = bool(workload.statistic) and not workload.calm and setting.device == "cpu"
-        book.own_processes = divided or is_single  # a percentile of single calls must see collections
-        size = setting.parameters.get(workload.geometry, 0) if book.folder else 0
+        state.own_processes = divided or is_single  # a percentile of single calls must see collections
+        size = setting.parameters.get(workload.geometry, 0) if state.folder else 0
         torch = workload.kind != "call" or setting.device != "cpu"  # functions that use it will say so
-        group = Group(book.folder, size, workload.threads, [], calm=workload.calm, divided=divided, torch=torch)
+        group = Group(state.folder, size, workload.threads, [], calm=workload.calm, divided=divided, torch=torch)
         group = groups.setdefault(key, group)
-        group.books.append(book)
-        if not book.own_processes:  # those of a round begin anew, and are counted with it
-            book.begin = group.begin
+        group.states.append(state)
+        if not state.own_processes:  # those of a round begin anew, and are counted with it
+            state.begin = group.begin
     return list(groups.values())

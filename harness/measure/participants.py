@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 from llama_workbench import variants
 from llama_workbench.datasets.workloads import Workload
-from llama_workbench.variants import FUNCTION_YARDSTICK
+from llama_workbench.variants import FUNCTION_REFERENCE
 from llama_workbench.variants.presets import presets
 
 from ..calls.called import Call, is_beside
@@ -28,7 +28,7 @@ from ..store.schema import (
     Excluded,
     ExperimentRecord,
     Gate,
-    LostLife,
+    LostProcess,
     SideFacts,
     Trace,
     TraceDifference,
@@ -39,43 +39,43 @@ from ..store.schema import (
 
 LEAST_SIDE_SECONDS, MOST_SIDE_SECONDS = 0.03, 0.25
 
-FIRST_LIVES, FIRST_SIDE_SECONDS = 4, 0.1
-"""So many lives of functions are short: after them a large difference is seen (`stats.confidence.EARLY`)."""
+FIRST_PROCESSES, FIRST_SIDE_SECONDS = 4, 0.1
+"""So many processes of functions are short: after them a large difference is seen (`stats.confidence.EARLY`)."""
 
 
 @dataclass
-class LifePace:
-    """How long a life of functions samples each of so many sides: for a quarter of a second, or for what is left of
-    `life_seconds` beside all else that a life takes, by the lives so far. What beginning one takes is then a small part
-    of it, and what is left of the noise within it little beside what lives differ by. The first ones are shorter.
-    lives: how many there were."""
+class ProcessPace:
+    """How long a process of functions samples each of so many sides: for a quarter of a second, or for what is left of
+    `process_seconds` beside all else that a process takes, by the processes so far. What beginning one takes is
+    then a small part of it, and what is left of the noise within it little beside what processes differ by. The
+    first ones are shorter. processes: how many there were."""
 
-    life_seconds: float
+    process_seconds: float
     sides: int
     beside_seconds: float | None = None
-    lives: int = 0
+    processes: int = 0
 
     @property
     def side_seconds(self) -> float:
-        """Of samples of each side, in the next life."""
-        return min(self.usual_seconds, FIRST_SIDE_SECONDS) if self.lives < FIRST_LIVES else self.usual_seconds
+        """Of samples of each side, in the next process."""
+        return min(self.usual_seconds, FIRST_SIDE_SECONDS) if self.processes < FIRST_PROCESSES else self.usual_seconds
 
     @property
     def usual_seconds(self) -> float:
         """The same, of one that is not short."""
-        beside = self.life_seconds / 2 if self.beside_seconds is None else self.beside_seconds
+        beside = self.process_seconds / 2 if self.beside_seconds is None else self.beside_seconds
         least, most = LEAST_SIDE_SECONDS, MOST_SIDE_SECONDS
-        return min(max((self.life_seconds - beside) / max(self.sides, 1), least), most)
+        return min(max((self.process_seconds - beside) / max(self.sides, 1), least), most)
 
     def note(self, beside_seconds: float) -> None:
-        """What a life took beside the samples of what is compared."""
+        """What a process took beside the samples of what is compared."""
         before = beside_seconds if self.beside_seconds is None else self.beside_seconds
         self.beside_seconds = (before + beside_seconds) / 2
-        self.lives += 1
+        self.processes += 1
 
-    def saved(self, lives: float) -> float:
-        """How many seconds less the next so many lives sample each side than usual ones."""
-        short = min(lives, max(FIRST_LIVES - self.lives, 0))
+    def saved(self, processes: float) -> float:
+        """How many seconds less the next so many processes sample each side than usual ones."""
+        short = min(processes, max(FIRST_PROCESSES - self.processes, 0))
         return short * max(self.usual_seconds - FIRST_SIDE_SECONDS, 0.0)
 
 
@@ -141,7 +141,7 @@ class ExperimentState:
     folder: of its checkpoint. facts: see `SideFacts`. causes: of those that are excluded for one of its own, which.
     kept_together: variants that are too dear to load for one pair. learnt: by variant, what its gate found that other
     processes must know. lost_in_passes: who could not be taken in once the rounds were over, and why; what they
-    measured before counts. horizon: how many lives its budget should give (see `set_horizons`); early: whether its
+    measured before counts. horizon: how many processes its budget should give (see `set_horizons`); early: whether its
     series are looked at early (see `stats.confidence`). together: rounds of many variants; apart: of one pair each;
     blocks: how many of them were blocks. lost_blocks: those in which a side did less than a call while all computed;
     the next ones are longer. forgotten: numbers of rounds before these. pairs_apart: None until it is decided. sliced:
@@ -150,7 +150,7 @@ class ExperimentState:
     start_seconds: what starting them takes. pace: of functions. wall_seconds: of the clock, with starting the
     processes. begin: what that takes, the same of all in a group. first_seconds: what its first intervals should take,
     by an estimate before the first round. earlier: what sittings before this one measured. timed_in: variant → the
-    lives in which it was timed."""
+    processes in which it was timed."""
 
     experiment: Experiment
     folder: Path | None
@@ -164,7 +164,7 @@ class ExperimentState:
     kept_together: list[str] = field(default_factory=list)
     call_ns: dict[str, float] = field(default_factory=dict)
     learnt: dict[str, dict[str, Any]] = field(default_factory=dict)
-    lost_lives: list[LostLife] = field(default_factory=list)
+    lost_processes: list[LostProcess] = field(default_factory=list)
     lost_in_passes: dict[str, str] = field(default_factory=dict)
     horizon: int | None = None
     early: bool = True
@@ -177,7 +177,7 @@ class ExperimentState:
     sliced: dict[Comparison, bool] = field(default_factory=dict)
     beside_seconds: float = math.inf
     own_processes: bool = False
-    pace: LifePace | None = None
+    pace: ProcessPace | None = None
     start_seconds: float = 0.0
     sampled_seconds: float = 0.0
     compared_seconds: float = 0.0
@@ -231,7 +231,7 @@ class ExperimentState:
             traces=self.traces,
             trace_differences=self.trace_differences,
             confirmations=self.confirmations,
-            lost_lives=self.lost_lives,
+            lost_processes=self.lost_processes,
             horizon=self.horizon,
             early=self.early,
             own_processes=self.own_processes,
@@ -283,8 +283,8 @@ class ExperimentState:
             self.sliced |= {pair: False for pair in self.sliced if name in pair.sides}
         return bool(new)
 
-    def note_life(self, finished: Round) -> None:
-        """Keep in which life these were timed."""
+    def note_process(self, finished: Round) -> None:
+        """Keep in which process these were timed."""
         for sample in finished.samples:
             self.timed_in.setdefault(sample.variant, set()).add(finished.process)
 
@@ -304,11 +304,11 @@ class ExperimentState:
 
     @property
     def side_seconds(self) -> float:
-        """For how long a life samples each side at least; 0 of models."""
+        """For how long a process samples each side at least; 0 of models."""
         return self.pace.side_seconds if self.pace is not None else 0.0
 
-    def lives_of(self, name: str | None) -> int:
-        """In how many lives a variant was timed; without a name, any of them."""
+    def processes_of(self, name: str | None) -> int:
+        """In how many processes a variant was timed; without a name, any of them."""
         return len(self.timed_in.get(name, ()) if name else set().union(*self.timed_in.values()))
 
     def note_calls(self, samples: Iterable[Sample]) -> None:
@@ -385,7 +385,7 @@ class Setting:
 class Participants:
     """Who takes part in a run, and who is excluded and why.
 
-    books: the state of each experiment, whatever happens. excluded: from the whole run, with the reason. changed:
+    states: the state of each experiment, whatever happens. excluded: from the whole run, with the reason. changed:
     called on what run.json must say before the next round is kept.
     """
 
@@ -395,7 +395,7 @@ class Participants:
         self.setting = setting
         self.excluded: dict[str, str] = {}
         self.changed = changed
-        self.books = [
+        self.states = [
             ExperimentState(
                 experiment,
                 setting.folders.get(experiment.workload.geometry) if experiment.workload.has_model else None,
@@ -412,37 +412,37 @@ class Participants:
     def is_outside(self, entered: str) -> bool:
         """Whether a variant is foreign code. The reference benchmark of functions is none, however it is imported."""
         name = EnteredName(entered).original
-        return name != FUNCTION_YARDSTICK and (self.setting.is_users(name) or name not in presets())
+        return name != FUNCTION_REFERENCE and (self.setting.is_users(name) or name not in presets())
 
     def exclude_unfit(self) -> None:
         """Exclude what can be built nowhere in this run, as an engine that is not installed or a model without room."""
-        for name in dict.fromkeys(name for book in self.books for name in book.experiment.variants):
+        for name in dict.fromkeys(name for state in self.states for name in state.experiment.variants):
             if reason := self._unfit(name):
                 self._exclude_everywhere(name, reason, Cause.REFUSED)
-        for book in self.books:
-            if reason := self.setting.no_room.get(book.name):
-                for name in book.remaining().entered():
-                    book.exclude(name, reason, Cause.REFUSED)
+        for state in self.states:
+            if reason := self.setting.no_room.get(state.name):
+                for name in state.remaining().entered():
+                    state.exclude(name, reason, Cause.REFUSED)
                 self.changed()
-                self.setting.progress.note(f"{book.name} is left out")
+                self.setting.progress.note(f"{state.name} is left out")
 
-    def exclude(self, name: str, reason: str, book: ExperimentState, cause: Cause = Cause.EXCLUDED) -> None:
+    def exclude(self, name: str, reason: str, state: ExperimentState, cause: Cause = Cause.EXCLUDED) -> None:
         """Exclude a variant: of ours from this workload; from outside, or not installed, from the whole run."""
-        of_users = self.setting.is_users(name) and name != FUNCTION_YARDSTICK
+        of_users = self.setting.is_users(name) and name != FUNCTION_REFERENCE
         if of_users or (not EnteredName(name).is_control and self._unfit(name)):
             self._exclude_everywhere(name, reason, cause)
-        elif name not in book.excluded:
-            book.exclude(name, reason, cause)
+        elif name not in state.excluded:
+            state.exclude(name, reason, cause)
             self.changed()
-            self.setting.progress.note(f"{name} is left out of {book.name}")
+            self.setting.progress.note(f"{name} is left out of {state.name}")
 
     def _exclude_everywhere(self, name: str, reason: str, cause: Cause) -> None:
         if name not in self.excluded:
             self.setting.progress.note(f"{name} is left out")
         self.excluded.setdefault(name, reason)
-        for book in self.books:
-            if name in book.experiment.variants:
-                book.exclude(name, reason, cause)
+        for state in self.states:
+            if name in state.experiment.variants:
+                state.exclude(name, reason, cause)
         self.changed()
 
     def _unfit(self, name: str) -> str | None:

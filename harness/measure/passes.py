@@ -26,13 +26,13 @@ PASS_SECONDS = 180.0
 
 def measured_by(measurement: Measurement) -> dict[str, tuple[Group, ExperimentState]]:
     """Workload → the process that measures it and the state of its experiment."""
-    return {book.name: (group, book) for group in measurement.processes.groups for book in group.books}
+    return {state.name: (group, state) for group in measurement.processes.groups for state in group.states}
 
 
 def ask_about(
     measurement: Measurement,
     group: Group,
-    book: ExperimentState,
+    state: ExperimentState,
     names: Sequence[str],
     verb: str,
     limit_seconds: float,
@@ -47,12 +47,12 @@ def ask_about(
     left, lost = list(names), dict[str, str]()
     while left:
         process = measurement.gates.standing(group)
-        lost |= {name: book.lost_in_passes[name] for name in left if name in book.lost_in_passes}
+        lost |= {name: state.lost_in_passes[name] for name in left if name in state.lost_in_passes}
         if not (left := [name for name in left if name not in lost]):
             break
-        calls_seconds = sum(max(book.call_ns.get(name, 0.0) / 1e9, 0.05) for name in left)
+        calls_seconds = sum(max(state.call_ns.get(name, 0.0) / 1e9, 0.05) for name in left)
         try:
-            what = {"workload": book.name, "variants": left, **arguments}
+            what = {"workload": state.name, "variants": left, **arguments}
             return process.ask(verb, limit_seconds + limit_calls * calls_seconds, **what), lost
         except WorkerFailed as failure:
             lost |= _blamed_on(failure, left)
@@ -77,11 +77,12 @@ def kept_apart(what: str, run: Path, progress: Progress) -> Iterator[None]:
 
 @dataclass
 class Asked:
-    """Variants of a workload that are asked in several lives: the number of each life with its answer, and who failed
-    in one, with the reason. busy: which share of the machine other programs used in each life's answer."""
+    """Variants of a workload that are asked in several processes: the number of each process with its answer, and
+    who failed in one, with the reason. busy: which share of the machine other programs used in each process's
+    answer."""
 
     group: Group
-    book: ExperimentState
+    state: ExperimentState
     names: Sequence[str]
     answers: list[tuple[int, dict[str, Any]]] = field(default_factory=list)
     lost: dict[str, str] = field(default_factory=dict)
@@ -93,40 +94,40 @@ class Asked:
         return [name for name in self.names if name not in self.lost]
 
 
-def ask_in_lives(
+def ask_in_processes(
     measurement: Measurement,
     wanted: Mapping[str, Sequence[str]],
     verb: str,
-    lives: int,
+    times: int,
     arguments: Callable[[Asked], Mapping[str, Any]],
     step: Callable[[Mapping[str, Asked], float], None],
 ) -> None:
-    """Ask about variants, by workload, in so many lives. Who fails in one is left out of the rest.
+    """Ask about variants, by workload, in so many processes (`times`). Who fails in one is left out of the rest.
 
-    Lives take turns: the first one of every group, then the second one of every group. So what is known of a workload
-    comes from the whole time that the pass takes, and not from a minute of it: a machine that is slower for a while
-    would pass for a difference. step: told all that is known so far, and the share that is done.
+    Processes take turns: the first one of every group, then the second one of every group. So what is known of a
+    workload comes from the whole time that the pass takes, and not from a minute of it: a machine that is slower
+    for a while would pass for a difference. step: told all that is known so far, and the share that is done.
     """
     processes, by_workload = measurement.processes, measured_by(measurement)
     asked = {name: Asked(*by_workload[name], names) for name, names in wanted.items()}
-    total = lives * max(len(asked), 1)
+    total = times * max(len(asked), 1)
 
     def open_of(group: Group) -> list[Asked]:
-        return [each for each in asked.values() if each.group is group and len(each.answers) < lives and each.left]
+        return [each for each in asked.values() if each.group is group and len(each.answers) < times and each.left]
 
-    def one_life(group: Group, more: bool) -> None:
-        """An answer about each, in an order of its own. more: the next life begins beside this one."""
-        life = processes.next_life(group)
-        order = shuffled(measurement.setting.seed, open_of(group), verb, life.number)
+    def one_process(group: Group, more: bool) -> None:
+        """An answer about each, in an order of its own. more: the next process begins beside this one."""
+        current = processes.next_process(group)
+        order = shuffled(measurement.setting.seed, open_of(group), verb, current.number)
         for entry in order:
             left = entry.left
             try:
-                processes.take_in(group, entry.book, left)
+                processes.take_in(group, entry.state, left)
                 if more and entry is order[-1]:
                     processes.begin_ahead(group)
-                what = {"workload": entry.book.name, "variants": left, **arguments(entry)}
+                what = {"workload": entry.state.name, "variants": left, **arguments(entry)}
                 since = Since.now()
-                entry.answers.append((life.number, life.process.ask(verb, PASS_SECONDS, **what)))
+                entry.answers.append((current.number, current.worker.ask(verb, PASS_SECONDS, **what)))
                 entry.busy.append(since.busy())
             except WorkerFailed as failure:
                 entry.lost |= _blamed_on(failure, left)
@@ -137,7 +138,7 @@ def ask_in_lives(
     while groups := [group for group in processes.groups if open_of(group)]:
         for group in groups:
             step(asked, sum(len(each.answers) for each in asked.values()) / total)
-            one_life(group, len(groups) == 1 and any(len(each.answers) + 1 < lives for each in open_of(group)))
+            one_process(group, len(groups) == 1 and any(len(each.answers) + 1 < times for each in open_of(group)))
             if len(groups) > 1:  # there is room for one checkpoint at a time
                 processes.end(group)
     for group in processes.groups:
@@ -201,52 +202,54 @@ def confirm(measurement: Measurement, ratios: Mapping[Comparison, float]) -> Non
         least = FOREIGN_RATIO if measurement.participants.is_outside(faster) else SUSPICIOUS_RATIO
         if comparison.metric != "time" or max(inside, 1 / inside) < least:
             continue
-        group, book = places[comparison.workload]
-        if group.folder is not None and comparison in {target.comparison for target in book.remaining().targets}:
+        group, state = places[comparison.workload]
+        if group.folder is not None and comparison in {target.comparison for target in state.remaining().targets}:
             measurement.processes.end(group)  # its caches and memory are what the fresh ones must not share
             measurement.setting.progress.phase(f"{inside:.3g}x is measured again, from outside: {comparison.variant}")
-            _confirm_one(measurement, group, book, comparison, inside)
+            _confirm_one(measurement, group, state, comparison, inside)
 
 
 def _confirm_one(
-    measurement: Measurement, group: Group, book: ExperimentState, comparison: Comparison, inside: float
+    measurement: Measurement, group: Group, state: ExperimentState, comparison: Comparison, inside: float
 ) -> None:
     sides = comparison.variant, comparison.baseline
     exclude = measurement.participants.exclude
     try:
-        result = _from_outside(measurement, group, book, comparison, inside)
+        result = _from_outside(measurement, group, state, comparison, inside)
         if not holds(result):
-            result = _from_outside(measurement, group, book, comparison, inside)
+            result = _from_outside(measurement, group, state, comparison, inside)
     except WorkerFailed as failure:
         side = sides[failure.variant_index or 0]
-        exclude(side, f"measured again in a fresh process, it {failure.reason}", book)
+        exclude(side, f"measured again in a fresh process, it {failure.reason}", state)
     except Wrong as wrong:
-        exclude(wrong.side, f"measured again in a fresh process: {wrong}", book)
+        exclude(wrong.side, f"measured again in a fresh process: {wrong}", state)
     else:
-        book.confirmations.append(result)
+        state.confirmations.append(result)
         if not holds(result):
             text = f"{inside:.3g}x timed from inside its process, {result.ratio:.3g}x alone and timed from outside"
-            exclude(sides[inside < 1], text, book, Cause.REFUSED)
+            exclude(sides[inside < 1], text, state, Cause.REFUSED)
 
 
 def _from_outside(
-    measurement: Measurement, group: Group, book: ExperimentState, comparison: Comparison, inside: float
+    measurement: Measurement, group: Group, state: ExperimentState, comparison: Comparison, inside: float
 ) -> Confirmed:
     """The ratio as the parent's clock has it. Raises WorkerFailed with the place of the side that failed, Wrong, and
     MeasureError where the process that judges outputs failed."""
     sides = comparison.variant, comparison.baseline
-    by_cpu = book.workload.threads == 1 and measurement.setting.device == "cpu" and not {*sides} & {*book.wall_variants}
+    by_cpu = (
+        state.workload.threads == 1 and measurement.setting.device == "cpu" and not {*sides} & {*state.wall_variants}
+    )
     examination = measurement.processes.examination
     assert examination is not None
     with ExitStack() as stack:
         processes: dict[str, WorkerProcess] = {}
         for side in sides:
             with blamed(sides, side):
-                fresh = measurement.processes.another(group, book, "confirmation.log")
+                fresh = measurement.processes.another(group, state, "confirmation.log")
             processes[side] = stack.enter_context(closing(fresh))
         for side, process in processes.items():
             with blamed(sides, side):
-                gate = measurement.gates.begin(process, group, book, side).result()["gate"]
+                gate = measurement.gates.begin(process, group, state, side).result()["gate"]
                 if not gate["passed"]:
                     raise WorkerFailed(f"does not pass its gates: {gate['detail']}")
 
@@ -255,21 +258,21 @@ def _from_outside(
 
         def stretch(side: str, seconds: float) -> tuple[int, int]:
             """Nanoseconds that a stretch took, and its calls."""
-            limit = STRETCH_SECONDS + 20 * book.call_ns[side] / 1e9
+            limit = STRETCH_SECONDS + 20 * state.call_ns[side] / 1e9
             with blamed(sides, side):
-                go = processes[side].ask_in_two("stretch", limit, workload=book.name, variant=side, seconds=seconds)
+                go = processes[side].ask_in_two("stretch", limit, workload=state.name, variant=side, seconds=seconds)
                 begun = spent_ns(side)
                 done = go()
             return spent_ns(side) - begun, done["calls"]
 
         def check(side: str) -> None:
             """Judge an output of the stretch that is over, and what it left behind."""
-            what = {"workload": book.name, "variant": side, "outputs": str(examination.file)}
+            what = {"workload": state.name, "variant": side, "outputs": str(examination.file)}
             with blamed(sides, side):
                 left = processes[side].ask("stretch_outputs", STRETCH_SECONDS, **what)
             if left["changed"]:
                 raise Wrong(side, str(left["changed"]))
-            if wrong := measurement.processes.judge(book, measurement.setting.draw_of(0), left["drawn"]).get(side):
+            if wrong := measurement.processes.judge(state, measurement.setting.draw_of(0), left["drawn"]).get(side):
                 raise Wrong(side, wrong)
 
         times: dict[str, list[float]] = {side: [] for side in sides}

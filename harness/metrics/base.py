@@ -121,13 +121,13 @@ def subjects(hypotheses: Sequence[Hypothesis]) -> list[tuple[str, str]]:
     return list(dict.fromkeys(pair for hypothesis in hypotheses for pair in hypothesis.subjects()))
 
 
-def not_measured(measurement: Measurement, book: ExperimentState | None, variant: str) -> str | None:
-    """Why a variant has no times on a workload, whose state is `book`; None where it has."""
-    if book is None:
+def not_measured(measurement: Measurement, state: ExperimentState | None, variant: str) -> str | None:
+    """Why a variant has no times on a workload, whose state is `state`; None where it has."""
+    if state is None:
         return "the workload is not in this run"
-    if reason := measurement.participants.excluded.get(variant) or book.excluded.get(variant):
+    if reason := measurement.participants.excluded.get(variant) or state.excluded.get(variant):
         return reason
-    return None if variant in book.remaining().entered() else "it is not measured on this workload"
+    return None if variant in state.remaining().entered() else "it is not measured on this workload"
 
 
 V = TypeVar("V", bound=ValueHypothesis)

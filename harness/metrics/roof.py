@@ -25,7 +25,7 @@ import numpy as np
 
 from llama_workbench.datasets.geometries import parameter_count
 from llama_workbench.datasets.workloads import Workload
-from llama_workbench.variants import YARDSTICKS, LlamaConfig
+from llama_workbench.variants import REFERENCE_BENCHMARKS, LlamaConfig
 from llama_workbench.variants.memory_policy import forwards, kv_bytes
 
 from ..evidence.effect import short_time
@@ -105,7 +105,7 @@ Rates = tuple[float, float]
 def hold_to_roof(measurement: Measurement, folder: RunFolder, configs: Mapping[str, LlamaConfig]) -> None:
     """Leave out every side that reports less time than its work can take here. configs: by geometry."""
     places = measured_by(measurement)
-    asked = {name: work for name, (_, book) in places.items() if (work := _work(book, configs))}
+    asked = {name: work for name, (_, state) in places.items() if (work := _work(state, configs))}
     if measurement.setting.device != "cpu" or not asked or not folder.finished_rounds():
         return
     try:
@@ -115,15 +115,17 @@ def hold_to_roof(measurement: Measurement, folder: RunFolder, configs: Mapping[s
         return
     samples = folder.read_samples()
     for workload, work in asked.items():
-        book = places[workload][1]
+        state = places[workload][1]
         narrow = (
-            NARROW if book.experiment.workload.kind == "call" or book.experiment.workload.dtype != "float32" else 1.0
+            NARROW if state.experiment.workload.kind == "call" or state.experiment.workload.dtype != "float32" else 1.0
         )
-        for name in book.remaining().variants:
+        for name in state.remaining().variants:
             mine = samples.where(workload=workload, variant=name)
-            if name not in YARDSTICKS and (reason := beyond(mine, work, (flops * narrow, nbytes), *_clock(book, name))):
+            if name not in REFERENCE_BENCHMARKS and (
+                reason := beyond(mine, work, (flops * narrow, nbytes), *_clock(state, name))
+            ):
                 reason = f"faster than this machine can be: {reason}"
-                measurement.participants.exclude(name, reason, book, Cause.BEYOND_ROOF)
+                measurement.participants.exclude(name, reason, state, Cause.BEYOND_ROOF)
 
 
 def beyond(samples: Table, work: Work, rates: Rates, clock: str, cores: int) -> str:
@@ -148,10 +150,10 @@ def _least(work: ForwardWork, rates: Rates, cores: int) -> tuple[float, str]:
     return by_flops, f"{work.flops / 1e6:.3g} million operations cannot be done"
 
 
-def _clock(book: ExperimentState, name: str) -> tuple[str, int]:
+def _clock(state: ExperimentState, name: str) -> tuple[str, int]:
     """The column of its times, and how many cores may have worked in them."""
-    threads = book.experiment.workload.threads
-    by_wall = threads > 1 or name in book.wall_variants
+    threads = state.experiment.workload.threads
+    by_wall = threads > 1 or name in state.wall_variants
     return ("wall_ns", max(threads, usable_cores())) if by_wall else ("cpu_ns", 1)
 
 
@@ -162,9 +164,9 @@ def _rates(measurement: Measurement, group: Group) -> Rates:
     return MOST_TIMES * rates["flops"], MOST_TIMES * rates["bytes"]
 
 
-def _work(book: ExperimentState, configs: Mapping[str, LlamaConfig]) -> Work | None:
+def _work(state: ExperimentState, configs: Mapping[str, LlamaConfig]) -> Work | None:
     """The work of a call of a workload; None where nobody knows it."""
-    workload, cache = book.experiment.workload, last_level_cache_bytes()
+    workload, cache = state.experiment.workload, last_level_cache_bytes()
 
     def counted(flops: float, nbytes: float) -> ForwardWork:
         held = nbytes if cache is None else cache * (usable_cores() if workload.threads > 1 else 1)
@@ -172,14 +174,14 @@ def _work(book: ExperimentState, configs: Mapping[str, LlamaConfig]) -> Work | N
 
     if workload.kind == "call":
         amounts = [
-            max((learnt.get(what, 0) for learnt in book.learnt.values()), default=0) for what in ("flops", "bytes")
+            max((learnt.get(what, 0) for learnt in state.learnt.values()), default=0) for what in ("flops", "bytes")
         ]
         return (lambda tokens: counted(*amounts)) if any(amounts) else None
     config = configs.get(workload.geometry)
-    if workload.kind == "component" or config is None or book.folder is None:
+    if workload.kind == "component" or config is None or state.folder is None:
         return None
     item_bytes = 4 if workload.dtype == "float32" else 2
-    stored = min(1.0, _file_bytes(book.folder) / (item_bytes * parameter_count(config)))
+    stored = min(1.0, _file_bytes(state.folder) / (item_bytes * parameter_count(config)))
 
     def of_model(tokens: int) -> ForwardWork:
         forwards = work_of_call(config, workload, tokens=tokens, item_bytes=item_bytes)

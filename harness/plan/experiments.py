@@ -1,8 +1,8 @@
 """From a request to a plan: experiments, each a workload with its variants and the effects it must settle.
 
 One experiment serves every claim that needs its workload. Controls ride along: the baseline entered twice (`@aa`), an
-identical copy of another variant (`@copy`) where a call is cheap, and the frozen yardstick that saved runs are compared
-by.
+identical copy of another variant (`@copy`) where a call is cheap, and the frozen reference benchmark that saved
+runs are compared by.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from llama_workbench import ROOT, variants
 from llama_workbench.datasets import workloads as workload_data
 from llama_workbench.datasets.geometries import Geometry, geometries, parameter_count
 from llama_workbench.datasets.workloads import Workload
-from llama_workbench.variants import FUNCTION_YARDSTICK, YARDSTICK, digests
+from llama_workbench.variants import FUNCTION_REFERENCE, REFERENCE_BENCHMARK, digests
 
 from ..calls.called import WORK, Call
 from ..calls.command import AS_THEY_ARE, CommandSettings
@@ -387,10 +387,10 @@ def _experiment(
         other = next((name for name in (variants.USUAL_COPY, *names) if name in names and name != baseline), None)
         if cost <= COPY_LIMIT and parameters <= COPY_PARAMETERS and other is not None:
             controls.append(EnteredName.of_control(other, COPY))
-        if YARDSTICK not in names:
-            controls.append(YARDSTICK)
-    elif workload.kind == "call" and controls and FUNCTION_YARDSTICK in functions.sources and not workload.statistic:
-        controls.append(FUNCTION_YARDSTICK)
+        if REFERENCE_BENCHMARK not in names:
+            controls.append(REFERENCE_BENCHMARK)
+    elif workload.kind == "call" and controls and FUNCTION_REFERENCE in functions.sources and not workload.statistic:
+        controls.append(FUNCTION_REFERENCE)
     grid_is_asked = is_asked and bool(contrasts)
     return Experiment(workload, names, baseline, tuple(controls), tuple(targets), contrasts, grid_is_asked)
 

@@ -1,9 +1,9 @@
 """Where two sides of a comparison spend their time, place by place: causes.json.
 
 Both sides are called in turns in one process, under py-spy, and again in a few more processes that are begun anew. So
-each place has a share of either side's time in every life, and what two places differ by has an interval over lives
-(`stats.causes`). A sample counts for the innermost function that is neither of Python's own library nor of torch or
-numpy: what these do is done for the line that calls them.
+each place has a share of either side's time in every process, and what two places differ by has an interval over
+processes (`stats.causes`). A sample counts for the innermost function that is neither of Python's own library nor
+of torch or numpy: what these do is done for the line that calls them.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ from ..store.folder import RunFolder
 from ..store.forms import Amount, Count, JsonFile, Nanoseconds, Shape, Text, says
 from . import py_spy
 
-LIVES, SECONDS, RATE_HZ = 10, 0.35, 1000
-"""So many processes, each sampled for so long. Lives differ by more than the samples of one do: in the same time an
+PROCESSES, SECONDS, RATE_HZ = 10, 0.35, 1000
+"""So many processes, each sampled for so long. Processes differ by more than the samples of one do: in the same time an
 interval over ten of them is half as wide as one over five."""
 
-LEAST_LIVES, MOST_LIVES = 5, 15
-"""On a busy machine the profiler may miss a side in a life, which then says nothing: another one is begun, up to so
+LEAST_PROCESSES, MOST_PROCESSES = 5, 15
+"""On a busy machine the profiler may miss a side in a process, which then says nothing: another one is begun, up to so
 many in all. With fewer than the least nothing is said."""
 
 LONG_CALL_SECONDS = 0.1
@@ -123,17 +123,19 @@ def look_for_causes(
     pairs = [each for each in _pairs(measurement, of_models) if differing(each[2]) is not None]
     if pairs and py_spy.installed() is not None:  # else each entry says so at once
         progress.phase("causes: where the difference is")
-    for group, book, pair in pairs:
+    for group, state, pair in pairs:
         begun = time.monotonic()
         entry: dict[str, Any] = {"workload": pair.workload, "variant": pair.variant, "baseline": pair.baseline}
         entry["call_ns"] = dict(zip(SIDES, differing(pair) or (), strict=True))
 
-        def step(number: int, life_seconds: float, pair: Comparison = pair) -> None:
-            left = LIVES * (len(pairs) - len(entries)) - number
-            progress.step(f"causes {pair.workload}: {pair.variant}", 1 - left / LIVES / len(pairs), left * life_seconds)
+        def step(number: int, process_seconds: float, pair: Comparison = pair) -> None:
+            left = PROCESSES * (len(pairs) - len(entries)) - number
+            progress.step(
+                f"causes {pair.workload}: {pair.variant}", 1 - left / PROCESSES / len(pairs), left * process_seconds
+            )
 
         try:
-            entry |= _sampled(measurement, group, book, pair, step)
+            entry |= _sampled(measurement, group, state, pair, step)
         except WorkerFailed as failure:
             entry["reason"] = failure.reason
         entries.append(entry | {"seconds": time.monotonic() - begun})
@@ -144,34 +146,34 @@ def _pairs(measurement: Measurement, of_models: bool) -> list[tuple[Group, Exper
     """Those that can be sampled, in their order."""
     commands = {name for name, source in measurement.setting.functions.items() if source.command}  # nobody sees inside
     by_pair: dict[Comparison, tuple[Group, ExperimentState, Comparison]] = {}
-    for group, book in measured_by(measurement).values():
-        if not group.divided and (of_models or book.experiment.workload.kind == "call"):
-            if book.experiment.workload.statistic:  # samples say nothing of the slowest calls alone
+    for group, state in measured_by(measurement).values():
+        if not group.divided and (of_models or state.experiment.workload.kind == "call"):
+            if state.experiment.workload.statistic:  # samples say nothing of the slowest calls alone
                 continue
-            for pair in (target.comparison for target in book.remaining().targets):
+            for pair in (target.comparison for target in state.remaining().targets):
                 if pair.metric == "time" and not commands & pair.sides:
-                    by_pair.setdefault(pair, (group, book, pair))
+                    by_pair.setdefault(pair, (group, state, pair))
     return list(by_pair.values())
 
 
 def _sampled(
     measurement: Measurement,
     group: Group,
-    book: ExperimentState,
+    state: ExperimentState,
     pair: Comparison,
     step: Callable[[int, float], None],
 ) -> dict[str, Any]:
     tool = py_spy.installed()
     if tool is None:
         return {"reason": py_spy.NOT_INSTALLED}
-    if gone := [side for side in pair.sides if side not in book.remaining().entered()]:
+    if gone := [side for side in pair.sides if side not in state.remaining().entered()]:
         return {"reason": f"{gone[0]} is not measured on this workload"}
-    if any(book.learnt.get(side, {}).get("is_apart") for side in pair.sides):
+    if any(state.learnt.get(side, {}).get("is_apart") for side in pair.sides):
         return {"reason": "only a part of each call is timed, and samples are of whole calls"}
     sources = (*measurement.setting.added.values(), *measurement.setting.functions.values())
     reader = _Reader([source.file for source in sources if source.file])
     seconds = SECONDS
-    call_seconds = sum(book.call_ns[side] for side in pair.sides) / 1e9
+    call_seconds = sum(state.call_ns[side] for side in pair.sides) / 1e9
     is_short = call_seconds <= LONG_CALL_SECONDS
     if not is_short:
         seconds = min(LEAST_CALLS * call_seconds, MOST_SECONDS)
@@ -179,19 +181,19 @@ def _sampled(
     processes.end(group)
     group.used = dict.fromkeys((pair.workload, side) for side in pair.sides)
     unseen = ""
-    for _ in range(MOST_LIVES):
-        number = len(reader.lives)
+    for _ in range(MOST_PROCESSES):
+        number = len(reader.processes)
         step(number, seconds + 0.7)
-        life = processes.next_life(group)
-        processes.take_in(group, book, (pair.baseline, pair.variant))
-        if number + 1 < LIVES:
+        current = processes.next_process(group)
+        processes.take_in(group, state, (pair.baseline, pair.variant))
+        if number + 1 < PROCESSES:
             processes.begin_ahead(group)
-        unseen = reader.take(_stacks(tool, life.process, pair, seconds)) or unseen
-        if len(reader.lives) == LIVES:
+        unseen = reader.take(_stacks(tool, current.worker, pair, seconds)) or unseen
+        if len(reader.processes) == PROCESSES:
             break
-    runs = _line_runs(life.process, pair) if is_short and book.experiment.workload.kind == "call" else {}
+    runs = _line_runs(current.worker, pair) if is_short and state.experiment.workload.kind == "call" else {}
     processes.end(group)
-    return reader.entry(runs) if len(reader.lives) >= LEAST_LIVES else {"reason": unseen}
+    return reader.entry(runs) if len(reader.processes) >= LEAST_PROCESSES else {"reason": unseen}
 
 
 LineRuns = Mapping[str, Mapping[tuple[str, int], int]]
@@ -209,7 +211,7 @@ def _line_runs(process: WorkerProcess, pair: Comparison) -> LineRuns:
 
 
 def _stacks(tool: str, process: WorkerProcess, pair: Comparison, seconds: float) -> str:
-    """Folded stacks of one life. Raises WorkerFailed."""
+    """Folded stacks of one process. Raises WorkerFailed."""
     what = {"workload": pair.workload, "baseline": pair.baseline, "variant": pair.variant, "seconds": seconds}
     go = process.ask_in_two("alternate", PASS_SECONDS, **what)
     _, stacks, refusal = py_spy.sampled(tool, process.pid, go, RATE_HZ)
@@ -227,17 +229,17 @@ in place of a file, what an event loop does."""
 
 
 class _Reader:
-    """Adds up samples by stack, life after life. `added`: files that the run was given."""
+    """Adds up samples by stack, process after process. `added`: files that the run was given."""
 
     def __init__(self, added: Sequence[Path]) -> None:
         self.named = cache(lambda path: place(path, added))
-        self.lives: list[Counter[Stack]] = []
+        self.processes: list[Counter[Stack]] = []
         self.roots: dict[str, str] = {}
         # A side, and a file as profiles name it → where it lies: both may have one of that name.
         self.paths: dict[tuple[str, str], str] = {}
 
     def take(self, stacks: str) -> str:
-        """Read one life; why it says nothing, else empty."""
+        """Read one process; why it says nothing, else empty."""
         counts: Counter[Stack] = Counter()
         for line in stacks.splitlines():
             stack, _, count = line.rpartition(" ")
@@ -245,7 +247,7 @@ class _Reader:
                 counts[key] += int(count)
         if empty := [side for side in SIDES if not any(side == of for of, *_ in counts)]:
             return f"py-spy saw no call of the {empty[0]}"
-        self.lives.append(counts)
+        self.processes.append(counts)
         return ""
 
     def _key(self, frames: Sequence[str]) -> Stack | None:
@@ -283,8 +285,11 @@ class _Reader:
 
     def entry(self, runs: LineRuns) -> dict[str, Any]:
         """The rest of an entry of causes.json."""
-        totals = {side: [sum(n for key, n in life.items() if key[0] == side) for life in self.lives] for side in SIDES}
-        whole = sum(self.lives, Counter[Stack]())
+        totals = {
+            side: [sum(n for key, n in process.items() if key[0] == side) for process in self.processes]
+            for side in SIDES
+        }
+        whole = sum(self.processes, Counter[Stack]())
         kept = [stack for stack, n in whole.most_common() if stack[1] and n >= LEAST_SHARE * sum(totals[stack[0]])]
         lines = [
             {
@@ -295,7 +300,7 @@ class _Reader:
                 "text": self._text(side, way[-1]),
                 "way": [self._shown(side, frame) for frame in way[:-1]],
                 "below": [self._shown(side, frame) for frame in below],
-                "samples": [life[side, way, below] for life in self.lives],
+                "samples": [process[side, way, below] for process in self.processes],
                 "runs": runs.get(side, {}).get((self.paths.get((side, way[-1][0]), ""), way[-1][1])),
             }
             for side, way, below in kept

@@ -58,10 +58,10 @@ def look_closer(
     """
     commands = {name for name, source in measurement.setting.functions.items() if source.command}
 
-    def is_cheap(group: Group, book: ExperimentState, name: str) -> bool:
-        is_short = book.call_ns.get(name, math.inf) <= SHORT_CALL_NS
-        is_called = book.experiment.workload.kind == "call" and not group.divided
-        return is_short and is_called and name in _compared(book) - commands
+    def is_cheap(group: Group, state: ExperimentState, name: str) -> bool:
+        is_short = state.call_ns.get(name, math.inf) <= SHORT_CALL_NS
+        is_called = state.experiment.workload.kind == "call" and not group.divided
+        return is_short and is_called and name in _compared(state) - commands
 
     if causes:
         with kept_apart("causes", folder.path, progress):
@@ -70,8 +70,8 @@ def look_closer(
     if profiles or (causes and headlines and can_profile):
         only = () if profiles else headlines
 
-        def wanted(group: Group, book: ExperimentState, name: str) -> bool:
-            return not only or (book.experiment.workload.name, name) in only
+        def wanted(group: Group, state: ExperimentState, name: str) -> bool:
+            return not only or (state.experiment.workload.name, name) in only
 
         with kept_apart("profiles and memory", folder.path, progress):
             _look(measurement, folder, progress, "profiles and memory", profilers(), wanted)
@@ -101,28 +101,28 @@ def _look(
     given = (*measurement.setting.added.values(), *measurement.setting.functions.values())
     added = [source.file for source in given if source.file]
     work = [
-        (group, book, name)
+        (group, state, name)
         for group in measurement.processes.groups
-        for book in group.books
-        for name in book.remaining().variants
-        if (name in _compared(book) or name not in book.experiment.grid) and wanted(group, book, name)
+        for state in group.states
+        for name in state.remaining().variants
+        if (name in _compared(state) or name not in state.experiment.grid) and wanted(group, state, name)
     ]
     if work:
         progress.phase(title)
     end = time.monotonic() + spare_seconds
     entries: dict[Profiler, list[dict[str, Any]]] = {profiler: [] for profiler in tools}
     each_seconds = sum(profiler.seconds for profiler in tools)
-    for index, (group, book, name) in enumerate(work):
-        workload = book.experiment.workload
+    for index, (group, state, name) in enumerate(work):
+        workload = state.experiment.workload
         progress.step(f"profile {workload.name}: {name}", index / len(work), (len(work) - index) * each_seconds)
         for profiler, records in entries.items():
             at = ProfiledVariant(
                 measurement.gates.standing(group), workload.name, name, folder.path, added, workload.kind == "call",
-                first_call_seconds=book.facts.get(name, {}).get("first_call_ns", 0.0) / 1e9,
+                first_call_seconds=state.facts.get(name, {}).get("first_call_ns", 0.0) / 1e9,
                 spare_seconds=min(end - time.monotonic(), PASS_SECONDS),
             )  # fmt: skip
-            rest: Mapping[str, Any] = {"reason": book.lost_in_passes.get(name)}
-            if name not in book.lost_in_passes:
+            rest: Mapping[str, Any] = {"reason": state.lost_in_passes.get(name)}
+            if name not in state.lost_in_passes:
                 try:
                     rest = profiler.look(at)
                 except WorkerFailed as failure:
@@ -135,6 +135,6 @@ def _look(
             progress.note(f"{profiler.file}: nothing found, {'; '.join(dict.fromkeys(reasons))}")
 
 
-def _compared(book: ExperimentState) -> set[str]:
+def _compared(state: ExperimentState) -> set[str]:
     """The variants of an experiment that a claim compares by name."""
-    return {name for target in book.experiment.targets for name in target.comparison.sides}
+    return {name for target in state.experiment.targets for name in target.comparison.sides}

@@ -132,7 +132,7 @@ def _scope(lines: Iterable[Line], dispute: Dispute) -> str:
     """What the models and the clock were, in brackets: whoever reads one line must know of what. Empty for others."""
     timed = [effect for line in lines for effect in line.verdict.effects if not effect.unit]
     models = [said for shape, said in dispute.scope.items() if any(f"-{shape}-" in effect.workload for effect in timed)]
-    clocks = {effect.metric.partition(" ")[0] for effect in timed}
+    clocks = {effect.clock for effect in timed}
     computed = {frozenset({"cpu"}): ", one CPU thread", frozenset({"device"}): ", on a GPU"}.get(frozenset(clocks), "")
     return f"({' and '.join(models)}{computed})" if models else ""
 

@@ -414,8 +414,8 @@ def _in_words(phases: Collection[str]) -> str:
 
 
 def _summed(lines: Sequence[SampledLine], sampled: SampledPair) -> tuple[list[int], list[int]]:
-    lives = len(sampled.samples["baseline"])
-    sums: dict[str, list[int]] = {"baseline": [0] * lives, "variant": [0] * lives}
+    processes = len(sampled.samples["baseline"])
+    sums: dict[str, list[int]] = {"baseline": [0] * processes, "variant": [0] * processes}
     for line in lines:
         sums[line.side] = [one + more for one, more in zip(sums[line.side], line.samples, strict=True)]
     return sums["baseline"], sums["variant"]

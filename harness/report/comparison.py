@@ -15,7 +15,7 @@ from ..slices import faces
 from ..spec.comparison import TIMES, Comparison
 from ..spec.regions import MARGIN_PERCENT, SECOND_MARGIN_PERCENT
 from ..spec.words import Cause, Word
-from ..stats.samples import LifeSpread
+from ..stats.samples import ProcessSpread
 from ..store.folder import RunFolder
 from ..store.schema import ExperimentRecord, Manifest, SideEnvironment
 from ..store.verdict_schema import Effect, Verdict
@@ -135,7 +135,7 @@ class Screen:
     place: str = ""
     statistic: str = ""
     same: str = ""
-    spread: LifeSpread | None = None
+    spread: ProcessSpread | None = None
     queueing: str = ""
     is_dependent: bool = False
     as_it_ran: str = ""

@@ -1,11 +1,12 @@
-"""Relative times of a run: the time of each variant over that of the frozen yardstick.
+"""Relative times of a run: the time of each variant over that of the frozen reference benchmark.
 
 Where both were timed in the same processes, each of these gives a ratio. Where pairs were measured apart, the variant
-was timed against the baseline and the baseline against the yardstick, and the two ratios are multiplied.
+was timed against the baseline and the baseline against the reference benchmark, and the two ratios are multiplied.
 
 These ratios, unlike times, can be compared over days (see `compare`). The samples behind them are large, so the judge
 writes them beside the run as `standings.json`, with digests of the run.json and samples that they were made from; where
-these do not fit, the samples are read instead. On a workload without a yardstick the reference is the baseline.
+these do not fit, the samples are read instead. On a workload without a reference benchmark the reference is the
+baseline.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from collections.abc import Collection
 from dataclasses import asdict, replace
 from functools import reduce
 
-from llama_workbench.variants import YARDSTICKS
+from llama_workbench.variants import REFERENCE_BENCHMARKS
 
 from ..evidence.evidence import Evidence, evidence_from_manifest
 from ..metrics.registry import metrics
@@ -25,14 +26,15 @@ from ..stats.means import Mean, trimmed_mean
 from ..store.files import STANDINGS, RunError, RunWarning
 from ..store.folder import RunFolder
 from ..store.forms import plain
-from ..store.schema import Checkpoint, Key, Manifest, OverLives, RelativeTime, Standings, WorkloadResult
+from ..store.schema import Checkpoint, Key, Manifest, OverProcesses, RelativeTime, Standings, WorkloadResult
 from ..store.tables import COLUMNS, no_rows
 
 
 def measure_standings(folder: RunFolder, workloads: Collection[str] | None = None) -> Standings:
     """Take the relative times from a run's samples; with `workloads`, the intervals of these alone.
 
-    Subjects are the variants with a number: no yardstick, no controls, none that failed a gate. Raises RunError.
+    Subjects are the variants with a number: no reference benchmark, no controls, none that failed a gate. Raises
+    RunError.
     """
     manifest, samples = folder.manifest(), folder.read_samples()
     evidence = evidence_from_manifest(manifest, samples)
@@ -42,7 +44,7 @@ def measure_standings(folder: RunFolder, workloads: Collection[str] | None = Non
     for experiment in manifest.experiments:
         workload, name = experiment.workload, experiment.workload.name
         weights = (manifest.checkpoints or {}).get(workload.geometry or "", Checkpoint())
-        likely = (each for each in (*YARDSTICKS, experiment.baseline) if (name, each) in present)
+        likely = (each for each in (*REFERENCE_BENCHMARKS, experiment.baseline) if (name, each) in present)
         baselines.setdefault(name, experiment.baseline or "")
         result = WorkloadResult(plain(workload), weights.digest, next(likely, None), evidence.bias(name))
         results.setdefault(name, result)
@@ -127,7 +129,7 @@ def _relative_time(evidence: Evidence, key: Key, reference: str, baseline: str) 
         rounds=min(each.n for each in intervals),
         unstable=any(each.unstable for each in intervals),
         faults=sum(each.faults_variant - each.faults_baseline for each in measured),
-        over_lives=OverLives(**asdict(reduce(Mean.plus, taken))) if len(taken) == len(measured) else None,
+        over_processes=OverProcesses(**asdict(reduce(Mean.plus, taken))) if len(taken) == len(measured) else None,
     )
 
 

@@ -76,7 +76,7 @@ def stopping_rule(
     is_saved: bool = True,
 ) -> StoppingRule:
     """The rule for a plan. `wall`: workload → variants that must be timed by wall. `environment`: the machine.
-    `plans`: workload → how many lives it should have, where that is known, and whether they are looked at early.
+    `plans`: workload → how many processes it should have, where that is known, and whether they are looked at early.
     `to_compare`, `is_saved`: see `StoppingRule`."""
     threaded = frozenset(experiment.workload.name for experiment in plan.experiments if experiment.workload.threads > 1)
     clocks = Clocks(plan.device, threaded, wall)

@@ -52,7 +52,7 @@ from ..spec.words import Word
 from ..store import remote
 from ..store.files import CLAIMS, MANIFEST, VERDICTS, RunError
 from ..store.folder import RunFolder
-from ..store.schema import FORMAT, LIFE, Checkpoint, Environment, Excluded, ExperimentRecord, Manifest, Sitting
+from ..store.schema import FORMAT, UNIT, Checkpoint, Environment, Excluded, ExperimentRecord, Manifest, Sitting
 from ..store.verdict_schema import FLEET, Verdict
 from .judging import FirstAnswers, answer_so_far, judge_run, stopping_rule
 from .unfinished import Unfinished
@@ -189,7 +189,7 @@ class Run:
         """Gates, rounds, and what follows them. begun: when measuring began (`time.monotonic`)."""
         self.measurement = measurement = self._prepared()
         with measurement.processes.running():
-            has_models = any(book.workload.has_model for book in measurement.participants.books)
+            has_models = any(state.workload.has_model for state in measurement.participants.states)
             self.progress.phase("output checks: logits and operations" if has_models else "output checks")
             measurement.gates.pass_gates()
             if self.earlier is not None:  # it goes on from here
@@ -239,15 +239,15 @@ class Run:
             seconds = max((seconds - (time.monotonic() - begun)) / (1 + OVERTIME_SHARE), 1.0)
         set_horizons(measurement.processes.groups, seconds)
         self._write_manifest("running")
-        books = {book.name: book for book in measurement.participants.books}
-        wall = {name: book.wall_variants for name, book in books.items()}  # as they stand when a round counts
-        plans = {name: (book.horizon, book.early) for name, book in books.items()}
+        states = {state.name: state for state in measurement.participants.states}
+        wall = {name: state.wall_variants for name, state in states.items()}  # as they stand when a round counts
+        plans = {name: (state.horizon, state.early) for name, state in states.items()}
         to_compare, is_saved = self.options.to_compare, self.options.is_saved
         rule = stopping_rule(self.plan, wall, self.machine, plans, to_compare=to_compare, is_saved=is_saved)
         for finished in self.earlier.rounds if self.earlier else ():
             rule.add(finished)
-            books[finished.workload].note_life(finished)
-        rule.end_life()
+            states[finished.workload].note_process(finished)
+        rule.end_process()
         pairs = self.plan.comparisons() if self.plan.mode == "compare" and not self.plan.is_tabled else []
         open_ = [pair for pair in pairs if proven(rule, pair) is None]
         answers, begun_rounds = FirstAnswers(rule, open_, self.progress.note), Since.now()
@@ -335,7 +335,7 @@ class Run:
         device = {"device": measurement.processes.device_facts} if measurement else {}
         own = self.checkpoint_facts
         return Manifest(
-            format=FORMAT, unit=LIFE, alpha=ALPHA, status=status, seed=self.options.seed,
+            format=FORMAT, unit=UNIT, alpha=ALPHA, status=status, seed=self.options.seed,
             id=self.folder.path.name,
             started=before.started or started,
             finished=None if status == "running" else datetime.now(UTC).isoformat(timespec="seconds"),
@@ -362,7 +362,7 @@ class Run:
         )  # fmt: skip
 
     def _experiments(self) -> list[ExperimentRecord]:
-        return [book.record() for book in self.measurement.participants.books] if self.measurement else []
+        return [state.record() for state in self.measurement.participants.states] if self.measurement else []
 
     def _write_manifest(self, status: str) -> None:
         if self.is_open:

@@ -216,22 +216,22 @@ class Unfinished:
         measurement.participants.excluded |= everywhere
         for group in measurement.processes.groups:
             group.processes = max((each.process for each in self.rounds), default=0)
-        for book in measurement.participants.books:
-            name, entry = book.name, known[book.name]
+        for state in measurement.participants.states:
+            name, entry = state.name, known[state.name]
             out = everywhere | {each.variant: each.reason for each in entry.excluded}
-            book.excluded |= {each: reason for each, reason in out.items() if each in book.experiment.entered()}
-            book.causes |= {each.variant: each.cause for each in entry.excluded if each.cause is not Cause.EXCLUDED}
-            book.gates |= {each: gate for each, gate in entry.gates.items() if each in out}
-            book.traces |= {each: trace for each, trace in entry.traces.items() if each in out}
-            book.wall_variants += entry.clock.wall_variants
-            book.forgotten = numbers.get(name, -1) + 1
-            book.own_processes |= entry.own_processes
-            book.horizon, book.early, book.lost_lives = entry.horizon, entry.early, list(entry.lost_lives)
-            book.earlier = entry.model_copy(update={"rounds": rounds[name]})
+            state.excluded |= {each: reason for each, reason in out.items() if each in state.experiment.entered()}
+            state.causes |= {each.variant: each.cause for each in entry.excluded if each.cause is not Cause.EXCLUDED}
+            state.gates |= {each: gate for each, gate in entry.gates.items() if each in out}
+            state.traces |= {each: trace for each, trace in entry.traces.items() if each in out}
+            state.wall_variants += entry.clock.wall_variants
+            state.forgotten = numbers.get(name, -1) + 1
+            state.own_processes |= entry.own_processes
+            state.horizon, state.early, state.lost_processes = entry.horizon, entry.early, list(entry.lost_processes)
+            state.earlier = entry.model_copy(update={"rounds": rounds[name]})
             if rounds and entry.apart is not None:
                 ways = {Comparison(name, e.variant, e.baseline, e.metric): e.blocks for e in entry.apart}
-                book.pairs_apart = frozenset(ways)
-                book.sliced = {pair: blocks for pair, blocks in ways.items() if blocks is not None}
+                state.pairs_apart = frozenset(ways)
+                state.sliced = {pair: blocks for pair, blocks in ways.items() if blocks is not None}
 
     def check(self, measurement: Measurement) -> None:
         """After the gates: the weights and the device are what they were. Raises RunError."""

@@ -70,7 +70,7 @@ class EnteredName(str):
 
     @property
     def is_control(self) -> bool:
-        """Whether it is a variant once more. (The yardstick has a name of its own.)"""
+        """Whether it is a variant once more. (The reference benchmark has a name of its own.)"""
         return "@" in self
 
     @property

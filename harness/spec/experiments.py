@@ -49,7 +49,7 @@ class Contrast:
 
 @dataclass(frozen=True)
 class Experiment:
-    """One workload, its variants (controls and yardstick not among them), and the effects it must settle."""
+    """One workload, its variants (controls and reference benchmark not among them), and the effects it must settle."""
 
     workload: Workload
     variants: tuple[str, ...]
@@ -65,7 +65,7 @@ class Experiment:
         return self.contrasts[0].cells if self.contrasts else ()
 
     def control_pair(self, name: str) -> Comparison:
-        """What a control is measured against: `NAME@aa` with NAME, the yardstick with the baseline."""
+        """What a control is measured against: `NAME@aa` with NAME, the reference benchmark with the baseline."""
         entered = EnteredName(name)
         return Comparison(self.workload.name, name, entered.original if entered.is_control else self.baseline)
 

@@ -1,9 +1,9 @@
 """What a difference of two times is made of, from samples of where each side spends its time. Pure functions.
 
-    samples by place [life] of both sides, and the times of a call → rows that add up to the difference
+    samples by place [process] of both sides, and the times of a call → rows that add up to the difference
 
-A row is a place's time of the one side minus its time of the other, a share of a call each. Its interval is over lives,
-and all of them hold together: code that is the same shows a row by chance in one comparison of a hundred.
+A row is a place's time of the one side minus its time of the other, a share of a call each. Its interval is over
+processes, and all of them hold together: code that is the same shows a row by chance in one comparison of a hundred.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ LEAST_SHARE = 0.01
 MOST_ROWS = 24
 
 Samples = tuple[Sequence[int], Sequence[int]]
-"""Of the baseline and of the variant, one number a life."""
+"""Of the baseline and of the variant, one number a process."""
 
 
 @dataclass(frozen=True)
@@ -57,13 +57,13 @@ class Division:
 
 
 def divide(places: Mapping[str, Samples], totals: Samples, call_ns: tuple[float, float], *, alpha: float) -> Division:
-    """`places`: by key, samples in each life; `totals`: all of them. `call_ns`: of a call of either side.
+    """`places`: by key, samples in each process; `totals`: all of them. `call_ns`: of a call of either side.
 
-    Raises ValueError for fewer than two lives, or a life without samples of a side.
+    Raises ValueError for fewer than two processes, or a process without samples of a side.
     """
     whole = np.asarray(totals, dtype=np.float64)
     if whole.shape[1] < 2 or not (whole > 0).all():
-        raise ValueError("where the time goes is known from two lives or more, each with samples of both sides")
+        raise ValueError("where the time goes is known from two processes or more, each with samples of both sides")
     times = np.asarray(call_ns, dtype=np.float64)[:, None]
     shares = {key: np.asarray(samples, dtype=np.float64) / whole for key, samples in places.items()}
     large = sorted(shares, key=lambda key: -float(shares[key].mean(axis=1).max()))
@@ -80,15 +80,15 @@ def divide(places: Mapping[str, Samples], totals: Samples, call_ns: tuple[float,
 def _row(
     key: str, shares: NDArray[np.float64], whole: NDArray[np.float64], times: NDArray[np.float64], alpha: float
 ) -> PlaceDifference:
-    """`shares`, `whole`: [side, life]; `times`: [side, 1]."""
+    """`shares`, `whole`: [side, process]; `times`: [side, 1]."""
     both = shares * times
     apart = both[0] - both[1]
-    lives = len(apart)
-    # Few lives may agree by chance; sampling alone makes them differ by this much.
+    processes = len(apart)
+    # Few processes may agree by chance; sampling alone makes them differ by this much.
     pooled = (shares * whole).sum(axis=1) / whole.sum(axis=1)
     drawn = float(((times[:, 0] ** 2) * pooled * (1 - pooled) / whole.sum(axis=1)).sum())
-    error = math.sqrt(max(float(apart.var(ddof=1)) / lives, drawn))
-    reach = student_quantile(lives - 1, 1 - alpha / 2) * error
+    error = math.sqrt(max(float(apart.var(ddof=1)) / processes, drawn))
+    reach = student_quantile(processes - 1, 1 - alpha / 2) * error
     ns = float(apart.mean())
     baseline_ns, variant_ns = (float(value) for value in both.mean(axis=1))
     return PlaceDifference(key, ns, ns - reach, ns + reach, baseline_ns, variant_ns)

@@ -166,14 +166,14 @@ def json_bytes(value: Any) -> bytes:
 
 
 def check_version(path: Path, manifest: Any) -> None:
-    """Raise RunError where run.json is of another format, or its values are no processes (see `schema.LIFE`)."""
+    """Raise RunError where run.json is of another format, or its values are no processes (see `schema.UNIT`)."""
     if not isinstance(manifest, dict):
         raise RunError(path, "not an object", RESTORE)
     version = manifest.get("format")
     if version != schema.FORMAT or isinstance(version, bool):
         fix = "Read it with the version of the workbench that wrote it, or measure again."
         raise RunError(path, f"format {reprlib.repr(version)}, and this workbench reads format {schema.FORMAT}", fix)
-    if manifest.get("unit") != schema.LIFE:
+    if manifest.get("unit") not in (schema.UNIT, "life"):
         problem = "made by an earlier version of the workbench, in which one process gave many values"
         raise RunError(path, problem, "Measure it again.")
 

@@ -180,7 +180,7 @@ class CallSources(Shape):
     commands: Annotated[CommandsRecord | None, ABSENT, says("how commands were run, where that was said")] = None
 
 
-class LostLife(Shape):
+class LostProcess(Shape):
     """A process that failed while it measured; the rounds that it had finished count."""
 
     process: Annotated[Count, says("its number")]
@@ -217,9 +217,9 @@ class Apart(Shape):
 
 FORMAT = 1  # of the run folder; a reader refuses any other
 
-LIFE: Final = "life"
-"""The `unit` of a run: each of its values is of a process of its own. In runs of earlier versions a process gave many
-values; they have no `unit`, and a reader refuses them."""
+UNIT: Final = "process"
+"""The `unit` of a run: each of its values is of a process of its own ("life" said earlier versions). In runs of
+versions before them a process gave many values; they have no `unit`, and a reader refuses them."""
 
 
 ITS_TEST = "its test"
@@ -267,7 +267,7 @@ class ExperimentRecord(Shape):
     early: Annotated[StrictBool, says("whether effects are looked at early, after four values")] = False
     own_processes: Annotated[StrictBool, says("whether each side had a process to itself")] = False
     blocks: Annotated[Count, says("of these, blocks: one pair in two processes that share a core")] = 0
-    lost_lives: Annotated[list[LostLife], says("processes that failed, and why")] = []
+    lost_processes: Annotated[list[LostProcess], says("processes that failed, and why")] = []
     apart: Annotated[list[Apart] | None, says("pairs in rounds of their own; null until it is decided")] = None
     seconds: Annotated[Amount | None, says("time that its rounds took, seconds")] = None
     sampled_seconds: Annotated[Amount | None, says("of that, inside timed samples")] = None
@@ -405,7 +405,7 @@ class Manifest(Shape):
     sources: Annotated[Sources | None, says("the code, so that a run that goes on is still one run")] = None
     passes: Annotated[list[Text], says("metrics whose pass was made")] = []
     alpha: Annotated[Alpha, says("chance that a verdict is wrong")] = 0.01
-    unit: Annotated[Literal["life"], says('"life": each of its values is of a process of its own')] = LIFE
+    unit: Annotated[Literal["process", "life"], says('"process": each of its values is of a process of its own')] = UNIT
     ad_hoc: Annotated[list[tuple[Text, Text]], says("pairs [baseline, variant] that --compare asked for")] = []
     fail_if: Annotated[list[Condition], says('when it fails, such as "slower:5"')] = []
     dispute: Annotated[StoredDispute, says("what is asked about the claims, as `dispute.toml` has it")] = Dispute()
@@ -455,7 +455,7 @@ class WorkloadResult:
 
 
 @dataclass(frozen=True)
-class OverLives(Mean):
+class OverProcesses(Mean):
     """The trimmed mean of a log ratio over processes, by which two runs are compared."""
 
     centre: Annotated[Log, says("the mean")]
@@ -479,7 +479,7 @@ class RelativeTime:
     rounds: Annotated[Count, says("number of rounds")]
     unstable: Annotated[StrictBool, says("whether the ratio drifted while it was measured")]
     faults: Annotated[Number, says("page faults a call, more than those of the reference")]
-    over_lives: Annotated[OverLives | None, says("its mean over processes; null: fewer than two")] = None
+    over_processes: Annotated[OverProcesses | None, says("its mean over processes; null: fewer than two")] = None
 
     @property
     def interval(self) -> Interval:
@@ -491,7 +491,7 @@ class RelativeTime:
 class Standings:
     """A run as relative times, which can be compared over days and machines; absolute times cannot."""
 
-    format: Annotated[Count, says("version of this file")] = 1
+    format: Annotated[Count, says("version of this file")] = 2
     made_from: Annotated[Mapping[str, Text], says("SHA-256 of run.json and of the samples")] = field(
         default_factory=dict, compare=False, repr=False
     )

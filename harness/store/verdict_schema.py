@@ -56,6 +56,7 @@ class Effect:
     variant: Annotated[Text, says("the side that is asked about")]
     baseline: Annotated[Text, says("the side that it is compared with; may be empty for a value")]
     metric: Annotated[Text, says('"cpu time", "wall time to first token", ...; for a value, what it is of')] = ""
+    clock: Annotated[Text, ABSENT, says('what timed it: "cpu", "wall" or "device"; only there for a comparison')] = ""
     machine: Annotated[Text, ABSENT, says("on which machine; only there in a run of several machines")] = ""
     unit: Annotated[Text, ABSENT, says("unit of a value; only there for a value")] = ""
     ratio: Annotated[

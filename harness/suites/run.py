@@ -18,7 +18,7 @@ from rich.table import Table
 from rich.text import Text
 
 from llama_workbench import ROOT
-from llama_workbench.variants import FUNCTION_YARDSTICK, digests
+from llama_workbench.variants import FUNCTION_REFERENCE, digests
 
 from ..baselines.revisions import INCONCLUSIVE, NOT_SLOWER, SLOWER, RevisionRow, time_text
 from ..calls.revisions import WORKING_TREE, commit_of, files_of, name_of, repository_of, revision_text
@@ -279,9 +279,9 @@ class _Turn:
         count = min(MOST_SAMPLES, max(1, round(TEST_NS / longest)))
         taken: list[Sample] = []
         for number in range(count):
-            order = [*self._order(), *[FUNCTION_YARDSTICK] * (number == count // 2)]
+            order = [*self._order(), *[FUNCTION_REFERENCE] * (number == count // 2)]
             for position, name in enumerate(order):
-                verb, process = ("reference", order[-2]) if name == FUNCTION_YARDSTICK else ("sample", name)
+                verb, process = ("reference", order[-2]) if name == FUNCTION_REFERENCE else ("sample", name)
                 times = self._ask(process, verb, calls=calls[name])
                 if times is None:
                     return []
@@ -303,7 +303,7 @@ class _Turn:
         call_ns = [times["call_ns"] for times in self.ready.values()]
         if max(call_ns) <= GROUP_FACTOR * min(call_ns):
             most = dict.fromkeys(most, min(most.values()))
-        return {**most, FUNCTION_YARDSTICK: REFERENCE_CALLS}
+        return {**most, FUNCTION_REFERENCE: REFERENCE_CALLS}
 
     def finish(self) -> dict[str, dict[str, str]]:
         """Let the tests end: what became of each."""
@@ -432,7 +432,7 @@ class SuiteRun(Run):
         return [
             ExperimentRecord(
                 workload=Workload(name=test, kind="call", payload=ITS_TEST, tokens=1, threads=1, calm=False),
-                variants=[*(side.name for side in self.sides), FUNCTION_YARDSTICK],
+                variants=[*(side.name for side in self.sides), FUNCTION_REFERENCE],
                 baseline=self.sides[0].name,
                 clock=Clock(default="wall" if WAITS < state.waits < math.inf else "cpu"),
                 rounds=state.rounds,

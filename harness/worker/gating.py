@@ -186,7 +186,8 @@ def _gated(worker: Worker, workload: str, variant: str) -> dict[str, Any]:
         if bench.call is not None and not is_beside(variant):
             answer["learnt"]["again"] = gained_again(worker, bench, subject, variant)
         answer["facts"] |= bench.kind.facts(bench, variant)
-        # The yardstick does nothing to its process, a control what its original does, and a command has another one.
+        # The reference benchmark does nothing to its process, a control what its original does, and a command has
+        # another one.
         if not (worker.calm or is_beside(variant) or worker.functions.get(variant, {}).get("command")):
             seen = observed(worker, bench, subject)
             answer |= {"disturbs": seen["disturbs"], "facts": answer["facts"] | seen["facts"]}

@@ -60,7 +60,7 @@ def model_variant(worker: Worker, entered: str) -> Variant:
         return variant_from(Source(**worker.added[name]), worker.turn)  # anew each time
     variant = variants.get(name)
     if getattr(variant.build, "module", None) == ".library":  # the library's own model cannot be imported twice
-        import_module(".library", variants.__name__)  # now: it takes seconds, and a life may begin beside another
+        import_module(".library", variants.__name__)  # now: it takes seconds, and a process may begin beside another
         return variant
     return with_private_source(variant, EnteredName(entered).identifier)
 

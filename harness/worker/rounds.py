@@ -22,7 +22,7 @@ from time import perf_counter_ns, sleep  # bound before any foreign code is impo
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, NoReturn, TypeVar, Union
 
 from llama_workbench.datasets.lengths import DECODE_ROOM, call_lengths, least_calls, warmup_length
-from llama_workbench.variants import FUNCTION_YARDSTICK
+from llama_workbench.variants import FUNCTION_REFERENCE
 
 from ..calls.called import SELDOM, is_beside, refused
 from ..calls.inputs import NEW
@@ -106,7 +106,7 @@ LEAST_SAMPLING_NS, MOST_SAMPLING_NS = 10_000_000, 50_000_000
 """A round samples each variant for as long as its rebuilding took, within these bounds. What remains of the noise
 within a round and between rounds then costs at most twice what the best split would."""
 
-MOST_FOR_A_LIFE_NS = 300_000_000
+MOST_FOR_A_PROCESS_NS = 300_000_000
 """Of each variant, where its process took longer to begin: then a round samples for its part of that time."""
 
 COMPONENT_FACTOR = 3
@@ -136,8 +136,9 @@ PART_WARM_NS = 5_000_000
 """One part of a layer is called for so long before its sample, as benchmarks of such a part do: it takes less time with
 each call until the same blocks of memory come back to it, still in the cache."""
 
-YARDSTICK_SHARE = 0.4
-"""A sample of the yardstick of functions takes so much of the time of theirs; it has one in SELDOM sub-rounds."""
+REFERENCE_SHARE = 0.4
+"""A sample of the reference benchmark of functions takes so much of the time of theirs; it has one in SELDOM
+sub-rounds."""
 
 GROUP_FACTOR = 10  # variants that differ by more than this factor get different numbers of calls
 
@@ -197,9 +198,10 @@ def shape_of_round(
     """call_ns: time of a call by variant. once: each call is a sample of its own. sample_ns: least time of a sample.
     rebuild_ns: time to rebuild one variant; 0 where it is not known yet. make_ns: time to make the input of a call.
     parameter_bytes: of the weights; 0 where there are none. least_ns: of samples of a variant, all together."""
-    # The yardstick of functions takes a time that has nothing to do with theirs: it has samples by its own count.
-    yardstick = {name: call_ns[name] for name in call_ns if name == FUNCTION_YARDSTICK}
-    call_ns = {name: call_ns[name] for name in call_ns if name not in yardstick} or yardstick
+    # The reference benchmark of functions takes a time that has nothing to do with theirs: it has samples by its own
+    # count.
+    reference_benchmark = {name: call_ns[name] for name in call_ns if name == FUNCTION_REFERENCE}
+    call_ns = {name: call_ns[name] for name in call_ns if name not in reference_benchmark} or reference_benchmark
     sample_ns = max(sample_ns, {"component": PART_SAMPLE_NS, "call": CALL_SAMPLE_NS}.get(work.kind, 0))
     repeats = _repeats(work, call_ns, sample_ns)
     if make_ns:
@@ -215,17 +217,19 @@ def shape_of_round(
     )
     sampling_ns = min(max(rebuild_ns, LEAST_SAMPLING_NS), MOST_SAMPLING_NS)
     sampling_ns *= COMPONENT_FACTOR if work.kind in ("component", "call") else 1
-    pairs = round(max(sampling_ns, min(least_ns, MOST_FOR_A_LIFE_NS)) / typical_ns)
+    pairs = round(max(sampling_ns, min(least_ns, MOST_FOR_A_PROCESS_NS)) / typical_ns)
     if typical_ns < SHORT_SAMPLE_NS:
         pairs = max(pairs, 3)
     if work.kind == "decode":
         pairs = min(pairs, (DECODE_ROOM - 2) // (max(repeats.values()) + 1))
     pairs = max(1, min(MOST_SUB_ROUNDS, pairs))
-    share_ns = 2 * YARDSTICK_SHARE * typical_ns
-    of_yardstick = dict.fromkeys(yardstick, 1) if single_calls else _repeats(work, yardstick, share_ns)
+    share_ns = 2 * REFERENCE_SHARE * typical_ns
+    of_reference = (
+        dict.fromkeys(reference_benchmark, 1) if single_calls else _repeats(work, reference_benchmark, share_ns)
+    )
     is_paired = work.kind == "call" and not single_calls
-    seldom = frozenset(filter(is_beside, (*call_ns, *yardstick)) if is_paired else ())
-    return RoundShape(max(pairs - (pairs % 2 == 0), single_calls), repeats | of_yardstick, prime, warm_ns, seldom)
+    seldom = frozenset(filter(is_beside, (*call_ns, *reference_benchmark)) if is_paired else ())
+    return RoundShape(max(pairs - (pairs % 2 == 0), single_calls), repeats | of_reference, prime, warm_ns, seldom)
 
 
 def _repeats(work: Workload, call_ns: Mapping[str, float], sample_ns: float) -> dict[str, int]:

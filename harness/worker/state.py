@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Optional, TypeVar
 
 import llama_workbench
 from llama_workbench import variants
-from llama_workbench.variants import FUNCTION_YARDSTICK, Variant
+from llama_workbench.variants import FUNCTION_REFERENCE, Variant
 from llama_workbench.variants.presets import presets
 
 from ..calls.called import Call, Called
@@ -188,7 +188,7 @@ class Bench:
     def give_inputs(self, way: str, pool_size: int) -> None:
         """From here on the calls of functions are given inputs in this way (see `calls.inputs`)."""
         self.way, self.pool_size = way, pool_size
-        compared = [called for name, called in self.called.items() if name != FUNCTION_YARDSTICK]
+        compared = [called for name, called in self.called.items() if name != FUNCTION_REFERENCE]
         for called in compared:
             called.given_as(compared, way, pool_size)
 
@@ -304,7 +304,7 @@ class Worker:
     def is_outside(self, entered: str) -> bool:
         """Whether a variant is foreign code in this process; a command is in one of its own."""
         name = EnteredName(entered).original
-        if name == FUNCTION_YARDSTICK or self.functions.get(name, {}).get("command"):
+        if name == FUNCTION_REFERENCE or self.functions.get(name, {}).get("command"):
             return False
         return name in self.added or name in self.functions or name not in OURS
 

@@ -23,7 +23,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from llama_workbench.variants import FUNCTION_YARDSTICK
+from llama_workbench.variants import FUNCTION_REFERENCE
 
 from ..machine.lifeline import cpu_ns_of
 
@@ -307,7 +307,7 @@ class Watch:
             elif turn.threads_compute:
                 owners = {self.threads_of[thread] for thread in _listed("task") if thread in self.threads_of} - by_wall
                 reasons |= dict.fromkeys(owners, f"has threads of its own that compute while {name} is timed")
-                if (name in owners or not owners) and name != FUNCTION_YARDSTICK:
+                if (name in owners or not owners) and name != FUNCTION_REFERENCE:
                     share = f"{turn.others_ns / turn.process_ns:.0%} of the processor time"
                     reasons[name] = f"computes in threads of its own since it passed its gate ({share})"
             elif turn.waits_each_time:
@@ -510,7 +510,7 @@ class Notes:
         for part, now_ns in parts.items():
             spent_ns, owner = now_ns - self._parts_ns.get(part, 0), self._owner.get(part, self._current)
             is_busy, goes_on = spent_ns > OWN_THREADS_NS, self.of(owner).changes.get(COMPUTES, False)
-            if is_busy and owner and self._current == FUNCTION_YARDSTICK:  # which starts nothing
+            if is_busy and owner and self._current == FUNCTION_REFERENCE:  # which starts nothing
                 self.of(owner).changes[COMPUTES] = True
             elif part.startswith(CHILD) and (owner == self._current or (owner and is_busy and not goes_on)):
                 seen.has_children = True  # of its own, or of a pool that several sides use
@@ -622,7 +622,7 @@ class Notes:
             number = part.partition(" ")[2]
             if part.startswith(CHILD):
                 yield part, sum(map(cpu_ns_left, (int(number), *tree_of(int(number)))))
-            elif self._current == FUNCTION_YARDSTICK:
+            elif self._current == FUNCTION_REFERENCE:
                 yield part, scheduled_ns(f"self/task/{number}")[0]
 
 

@@ -111,7 +111,7 @@ def test_what_cannot_be_compared_with_is_not_saved(run: RunFolder, tmp_path: Pat
     assert not (tmp_path / "baselines").exists()
 
 
-def test_a_run_of_functions_needs_no_yardstick(tmp_path: Path) -> None:
+def test_a_run_of_functions_needs_no_reference_benchmark(tmp_path: Path) -> None:
     run = write_run(tmp_path / "functions", rounds=8, only=["mask-create-apply-t128"])
     manifest = run.read_manifest()
     for experiment in manifest["experiments"]:

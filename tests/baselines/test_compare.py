@@ -119,7 +119,7 @@ def test_the_formula_at_its_edges(base: RunFolder, tmp_path: Path) -> None:
         assert row(found, "decode-15m-c64", "team005_hybrid").verdict == verdict
 
 
-def test_calls_unlike_the_yardsticks_shift_more(base: RunFolder, tmp_path: Path) -> None:
+def test_calls_unlike_the_reference_benchmarks_shift_more(base: RunFolder, tmp_path: Path) -> None:
     def run(name: str, factor: float) -> RunFolder:
         return a_run(tmp_path / name, seed=len(name), only=["decode-15m-c64"], factors={"team005_hybrid": factor})
 
@@ -164,7 +164,7 @@ def test_an_improvement_is_no_regression(base: RunFolder, tmp_path: Path) -> Non
 
 
 def test_a_slower_machine_alone_is_no_regression(base: RunFolder, tmp_path: Path) -> None:
-    """All times double, the yardstick's too: only ratios count."""
+    """All times double, the reference benchmark's too: only ratios count."""
     doubled = {key: 2 * value for key, value in FACTORS.items()}
     assert compare(base, a_run(tmp_path / "new", seed=2, factors=doubled)).exit_code == 0
 
@@ -172,18 +172,18 @@ def test_a_slower_machine_alone_is_no_regression(base: RunFolder, tmp_path: Path
 # -- by what sessions were measured to differ --------------------------------------------------------------------------
 
 ONE_VERSION, ANOTHER = (dict[str, Any](sources={"variants": {}, "harness": name}) for name in ("0ne", "0ther"))
-LIVES: dict[str, Any] = {"manifest": ONE_VERSION, "only": ["decode-15m-c64"], "rounds": 30}
+PROCESSES: dict[str, Any] = {"manifest": ONE_VERSION, "only": ["decode-15m-c64"], "rounds": 30}
 MEASURED = Thresholds(
     sessions=(Shift(variant="*", kind="decode", sessions=20, between=0.1, at_most=0.3),)
 )  # what `workbench compare` would print of repeat runs
 
 
-def test_lives_decide_a_slow_down_of_five_percent(tmp_path: Path) -> None:
-    base = a_run(tmp_path / "base", seed=1, **LIVES)
+def test_processes_decide_a_slow_down_of_five_percent(tmp_path: Path) -> None:
+    base = a_run(tmp_path / "base", seed=1, **PROCESSES)
     for seed in (2, 3):
-        found = compare(base, a_run(tmp_path / f"same-{seed}", seed=seed, **LIVES), thresholds=MEASURED)
+        found = compare(base, a_run(tmp_path / f"same-{seed}", seed=seed, **PROCESSES), thresholds=MEASURED)
         assert (found.verdict, found.threshold_percent, found.tolerance_percent) == ("no regression", 2.5, 0)
-        new = a_run(tmp_path / f"slow-{seed}", seed=seed, factors=slower("team005_hybrid", 5), **LIVES)
+        new = a_run(tmp_path / f"slow-{seed}", seed=seed, factors=slower("team005_hybrid", 5), **PROCESSES)
         found = compare(base, new, thresholds=MEASURED)
         assert {each.variant for each in times(found) if each.verdict == "regression"} == {"team005_hybrid"}
         hybrid = row(found, "decode-15m-c64", "team005_hybrid")
@@ -192,7 +192,7 @@ def test_lives_decide_a_slow_down_of_five_percent(tmp_path: Path) -> None:
 
 
 def test_the_interval_of_two_runs_is_that_of_two_samples(tmp_path: Path) -> None:
-    runs = [a_run(tmp_path / str(seed), seed=seed, **LIVES) for seed in (1, 2)]
+    runs = [a_run(tmp_path / str(seed), seed=seed, **PROCESSES) for seed in (1, 2)]
     key, series = ("decode-15m-c64", "team005_hybrid"), []
     for run in runs:
         evidence = evidence_from_manifest(run.manifest(), table_of(run.read_samples().frame()))
@@ -208,17 +208,17 @@ def test_the_interval_of_two_runs_is_that_of_two_samples(tmp_path: Path) -> None
 
 def test_what_sessions_differ_by_keeps_a_slow_down_open(tmp_path: Path) -> None:
     unlike = Thresholds(sessions=(Shift(variant="team005*", kind="decode", sessions=5, between=1.0, at_most=3.0),))
-    base = a_run(tmp_path / "base", seed=1, **LIVES)
-    found = compare(base, a_run(tmp_path / "new", seed=2, **LIVES), thresholds=unlike)
+    base = a_run(tmp_path / "base", seed=1, **PROCESSES)
+    found = compare(base, a_run(tmp_path / "new", seed=2, **PROCESSES), thresholds=unlike)
     assert row(found, "decode-15m-c64", "team005_hybrid").verdict == "inconclusive"
     assert row(found, "decode-15m-c64", "team006_after").verdict == "no regression"
     assert row(found, "decode-15m-c64", "team006_after").between_percent is None
 
 
 def test_without_a_measured_tolerance_a_comparison_is_cautious(tmp_path: Path) -> None:
-    base = a_run(tmp_path / "base", seed=1, **LIVES)
+    base = a_run(tmp_path / "base", seed=1, **PROCESSES)
     by_5, by_16 = (
-        a_run(tmp_path / str(percent), seed=2, factors=slower("team005_hybrid", percent), **LIVES)
+        a_run(tmp_path / str(percent), seed=2, factors=slower("team005_hybrid", percent), **PROCESSES)
         for percent in (5, 16)
     )
     found = compare(base, by_5)
@@ -226,9 +226,9 @@ def test_without_a_measured_tolerance_a_comparison_is_cautious(tmp_path: Path) -
     assert row(compare(base, by_16), "decode-15m-c64", "team005_hybrid").verdict == "regression"
 
 
-def test_lives_on_another_machine_decide_nothing(tmp_path: Path) -> None:
-    base = a_run(tmp_path / "base", seed=1, **LIVES)
-    new = a_run(tmp_path / "new", seed=2, environment={"cpu_model": "Another CPU"}, **LIVES)
+def test_processes_on_another_machine_decide_nothing(tmp_path: Path) -> None:
+    base = a_run(tmp_path / "base", seed=1, **PROCESSES)
+    new = a_run(tmp_path / "new", seed=2, environment={"cpu_model": "Another CPU"}, **PROCESSES)
     found = compare(base, new, thresholds=MEASURED)
     assert {each.verdict for each in times(found)} == {"inconclusive"} and found.tolerance_percent == 20.0
 
@@ -240,9 +240,9 @@ def test_what_the_same_code_measured_and_what_another_did_differ_by_what_each_wa
             Shift(variant="*", kind="decode", code="another", sessions=20, between=1.0, at_most=3.0),
         )
     )
-    base = a_run(tmp_path / "base", seed=1, **LIVES)
-    new = a_run(tmp_path / "new", seed=2, factors=slower("team005_hybrid", 5), **LIVES)
-    later = a_run(tmp_path / "later", seed=2, factors=slower("team005_hybrid", 5), **LIVES | {"manifest": ANOTHER})
+    base = a_run(tmp_path / "base", seed=1, **PROCESSES)
+    new = a_run(tmp_path / "new", seed=2, factors=slower("team005_hybrid", 5), **PROCESSES)
+    later = a_run(tmp_path / "later", seed=2, factors=slower("team005_hybrid", 5), **PROCESSES | {"manifest": ANOTHER})
     alike, unlike = (compare(base, run, thresholds=by_code) for run in (new, later))
     assert row(alike, "decode-15m-c64", "team005_hybrid").verdict == "regression"
     assert not any("another version" in note for note in alike.notes)
@@ -250,21 +250,25 @@ def test_what_the_same_code_measured_and_what_another_did_differ_by_what_each_wa
     assert {each.between_percent for each in times(unlike)} == {3.0}
     [said] = [note for note in unlike.notes if "another version" in note]
     assert "save it again" in said and "compare-revisions" in said
-    unsaid = a_run(tmp_path / "unsaid", seed=2, **LIVES | {"manifest": {}})
+    unsaid = a_run(tmp_path / "unsaid", seed=2, **PROCESSES | {"manifest": {}})
     assert {each.between_percent for each in times(compare(unsaid, unsaid, thresholds=by_code))} == {3.0}
 
 
 # -- functions ---------------------------------------------------------------------------------------------------------
 
 
-def of_functions(folder: Path, *, slower_by: float = 0.0, yardstick: bool = True, **options: Any) -> RunFolder:
+def of_functions(
+    folder: Path, *, slower_by: float = 0.0, reference_benchmark: bool = True, **options: Any
+) -> RunFolder:
     """A run of two functions, both of which take so many percent more time than in others."""
     left_out = [name for name in FACTORS if "/" not in name and name not in ("yardstick", *BOTH, f"{BOTH[0]}@aa")]
     factors = {name: FACTORS[name] * (1 + slower_by / 100) for name in (*BOTH, f"{BOTH[0]}@aa")}
-    left_out += ["yardstick"] * (not yardstick)
-    run = a_run(folder, without=left_out, factors=factors, **LIVES | options)
+    left_out += ["yardstick"] * (not reference_benchmark)
+    run = a_run(folder, without=left_out, factors=factors, **PROCESSES | options)
     frame = run.read_samples().frame()
-    frame["variant"] = frame["variant"].cat.rename_categories({"yardstick": "function_yardstick"} if yardstick else {})
+    frame["variant"] = frame["variant"].cat.rename_categories(
+        {"yardstick": "function_yardstick"} if reference_benchmark else {}
+    )
     frame.to_parquet(run.path / "samples.parquet")
     manifest = run.read_manifest()
     [experiment] = manifest["experiments"]
@@ -278,7 +282,7 @@ BOTH = ("team006_before", "team006_after")
 OF_CALLS = Thresholds(sessions=(Shift(variant="*", kind="call", sessions=20, between=0.2, at_most=0.4),))
 
 
-def test_two_functions_that_both_became_slower_are_seen_by_the_yardstick(tmp_path: Path) -> None:
+def test_two_functions_that_both_became_slower_are_seen_by_the_reference_benchmark(tmp_path: Path) -> None:
     base = of_functions(tmp_path / "base", seed=1)
     found = compare(base, of_functions(tmp_path / "slow", seed=2, slower_by=11), thresholds=OF_CALLS)
     assert found.exit_code == 1
@@ -323,8 +327,8 @@ def test_functions_of_other_conditions_are_held_to_a_tolerance(
 
 
 def test_models_beside_other_programs_are_told_of_nothing_that_would_not_help_them(tmp_path: Path) -> None:
-    base = a_run(tmp_path / "base", seed=1, **LIVES | {"manifest": beside(0.01)})
-    busy = a_run(tmp_path / "busy", seed=2, **LIVES | {"manifest": beside(0.43)})
+    base = a_run(tmp_path / "base", seed=1, **PROCESSES | {"manifest": beside(0.01)})
+    busy = a_run(tmp_path / "busy", seed=2, **PROCESSES | {"manifest": beside(0.43)})
     found = compare(base, busy)
     assert times(found) and not any("other programs" in note for note in found.notes)
 
@@ -337,8 +341,8 @@ def test_functions_of_another_python_are_other_work(tmp_path: Path) -> None:
     assert {each.reason for each in times(compare(base, minor, thresholds=OF_CALLS))} == {"Python 3.11 against 3.12"}
 
 
-def test_a_run_of_functions_from_before_their_yardstick_says_so(tmp_path: Path) -> None:
-    older = of_functions(tmp_path / "older", seed=1, yardstick=False)
+def test_a_run_of_functions_from_before_their_reference_benchmark_says_so(tmp_path: Path) -> None:
+    older = of_functions(tmp_path / "older", seed=1, reference_benchmark=False)
     found = compare(older, of_functions(tmp_path / "new", seed=2), thresholds=OF_CALLS)
     assert {each.reason for each in times(found)} == {"no reference benchmark in both runs"}
 
@@ -350,7 +354,10 @@ def test_sessions_are_measured_and_the_table_is_read_again(tmp_path: Path, capsy
     rng = np.random.default_rng(3)
     runs = [
         write_run(
-            tmp_path / f"s{number}", seed=number, factors=slower("team005_hybrid", 2 * rng.standard_normal()), **LIVES
+            tmp_path / f"s{number}",
+            seed=number,
+            factors=slower("team005_hybrid", 2 * rng.standard_normal()),
+            **PROCESSES,
         )
         for number in range(8)
     ]
@@ -367,27 +374,27 @@ def test_sessions_are_measured_and_the_table_is_read_again(tmp_path: Path, capsy
     assert found.shift("prefill", "team006_after") is None
     assert compare(runs[0], runs[1], thresholds=found).tolerance_percent == 0
     assert {each.code for each in found.sessions} == {"same"}
-    last = a_run(tmp_path / "last", seed=9, **LIVES | {"manifest": ANOTHER})
+    last = a_run(tmp_path / "last", seed=9, **PROCESSES | {"manifest": ANOTHER})
     assert {each.code for each in variation([*map(measure_standings, runs), measure_standings(last)])} == {"another"}
 
 
 def test_sessions_that_cannot_be_put_together_are_refused(tmp_path: Path) -> None:
-    runs = [measure_standings(a_run(tmp_path / str(seed), seed=seed, **LIVES)) for seed in range(3)]
+    runs = [measure_standings(a_run(tmp_path / str(seed), seed=seed, **PROCESSES)) for seed in range(3)]
     assert len(variation(runs)) == 4
     with pytest.raises(ValueError, match="nothing was timed over several processes in 3 or more"):
         variation(runs[:2])
     with pytest.raises(ValueError, match="nothing was timed over several processes"):
         variation(
             [
-                measure_standings(a_run(tmp_path / f"one-{seed}", seed=seed, **LIVES | {"rounds": 1}))
+                measure_standings(a_run(tmp_path / f"one-{seed}", seed=seed, **PROCESSES | {"rounds": 1}))
                 for seed in range(3)
             ]
         )
-    elsewhere = a_run(tmp_path / "elsewhere", environment={"torch": "1.0"}, **LIVES)
+    elsewhere = a_run(tmp_path / "elsewhere", environment={"torch": "1.0"}, **PROCESSES)
     with pytest.raises(ValueError, match="from different machines: torch"):
         variation([*runs, measure_standings(elsewhere)])
     with pytest.raises(ValueError, match="no reference benchmark in both runs"):
-        variation([*runs, measure_standings(a_run(tmp_path / "without", without=["yardstick"], **LIVES))])
+        variation([*runs, measure_standings(a_run(tmp_path / "without", without=["yardstick"], **PROCESSES))])
 
 
 # -- inconclusive ------------------------------------------------------------------------------------------------------
@@ -448,7 +455,7 @@ def test_a_variant_that_fell_out_of_the_new_run_is_not_passed_over(base: RunFold
     assert reason in row(found, "prefill-15m-t128", "team005_hybrid").reason
 
 
-def test_no_yardstick(base: RunFolder, tmp_path: Path) -> None:
+def test_no_reference_benchmark(base: RunFolder, tmp_path: Path) -> None:
     new = a_run(tmp_path / "new", seed=2, without=["yardstick"])
     reasons = {each.reason for each in times(compare(base, new)) if each.workload in MODELS}
     assert reasons == {"no reference benchmark in both runs"}
@@ -497,7 +504,7 @@ def test_a_control_that_fired_widens_the_tolerance(base: RunFolder, tmp_path: Pa
     assert any("A/A checks failed (team006_before@copy on decode-15m-c64)" in note for note in found.notes)
 
 
-def test_a_pair_without_a_yardstick_says_which_side_may_have_moved(base: RunFolder, tmp_path: Path) -> None:
+def test_a_pair_without_a_reference_benchmark_says_which_side_may_have_moved(base: RunFolder, tmp_path: Path) -> None:
     workload = "mask-create-apply-t128"
     found = compare(base, a_run(tmp_path / "slow", seed=2, factors=slower("team006_after", 25)))
     assert row(found, workload, "team006_after").verdict == "regression"

@@ -22,7 +22,7 @@ KEY = ("decode-15m-c64", "fast")
 
 
 def dated(number: int, commit: str, log_ratio: float, *, dirty: bool = False, **environment: Any) -> DatedRun:
-    """A run of one variant: the log of its ratio to the yardstick, above 0 faster."""
+    """A run of one variant: the log of its ratio to the reference benchmark, above 0 faster."""
     facts = {**ENVIRONMENT, "commit": {"id": commit * 10, "dirty": dirty} if commit else None, **environment}
     time = RelativeTime(*KEY, "cpu", log_ratio, log_ratio - 0.01, log_ratio + 0.01, 30, False, 0.0)
     return DatedRun(

@@ -744,7 +744,7 @@ def test_two_folders_may_have_modules_of_the_same_names(tmp_path: Path, monkeypa
     assert sys.path == looked_in, "what was looked in before stays, and nothing else"
 
 
-def test_the_yardstick_has_inputs_of_its_own_and_is_held_against_itself(mine: Path) -> None:
+def test_the_reference_benchmark_has_inputs_of_its_own_and_is_held_against_itself(mine: Path) -> None:
     """Whatever the others are called with, and however their answers are compared."""
     function = parse("mine.py:f", option="x", folder=mine)
     call = Call(function, function, function)

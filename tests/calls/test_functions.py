@@ -183,7 +183,7 @@ def test_functions_are_compared_on_each_payload_and_with_a_control(mine: Path) -
     assert plan.experiments[0].workload.payload == "mine.py:words", "no folder of this machine is stored"
 
 
-def test_the_yardstick_of_functions_is_not_asked_for_where_it_cannot_take_part() -> None:
+def test_the_reference_benchmark_of_functions_is_not_asked_for_where_it_cannot_take_part() -> None:
     asked = Request(compare=("json:dumps", "json:loads"), calls=("random:random",))
     for request in (replace(asked, device="cuda"), replace(asked, environments=(("", sys.prefix),))):
         [experiment] = make_plan(request, []).experiments
@@ -192,7 +192,7 @@ def test_the_yardstick_of_functions_is_not_asked_for_where_it_cannot_take_part()
     assert make_plan(named, []).ad_hoc == (("dumps", "json.function_yardstick"),)
 
 
-def test_functions_in_a_script_and_a_yardstick_with_work_of_its_own(mine: Path) -> None:
+def test_functions_in_a_script_and_a_reference_benchmark_with_work_of_its_own(mine: Path) -> None:
     compared = wb.compare("mine.py:once", "mine.py:twice", payload="mine.py:words", budget=600)
     assert compared.verdict == "slower" and compared.low <= compared.ratio <= compared.high < 1
     assert "slower" in repr(compared) and list(compared.run.effects["variant"]) == ["twice"]
@@ -206,17 +206,17 @@ def test_functions_in_a_script_and_a_yardstick_with_work_of_its_own(mine: Path) 
     found = measure_standings(run)
     assert found.workloads["words"].reference == "function_yardstick"
     assert found.subjects == (("words", "once"), ("words", "twice"))
-    assert all(time.over_lives is not None for time in found.rows)
+    assert all(time.over_processes is not None for time in found.rows)
     sources = run.read_manifest()["sources"]["variants"]
     assert sources["function_yardstick"].get("file") is None and sources["once"]["file"] == "mine.py"
     samples = run.read_samples().frame()
-    lives = samples.groupby("variant", observed=True)[["process", "round"]].nunique()
-    # One round a life, in each life until it is known.
-    assert lives["process"]["function_yardstick"] == lives["round"]["function_yardstick"] > 12
+    processes = samples.groupby("variant", observed=True)[["process", "round"]].nunique()
+    # One round a process, in each process until it is known.
+    assert processes["process"]["function_yardstick"] == processes["round"]["function_yardstick"] > 12
 
 
 def test_all_controls_of_functions_ride_along(mine: Path) -> None:
-    """One after the other they would have lives of their own after the verdict."""
+    """One after the other they would have processes of their own after the verdict."""
     plan = make_plan(asked("twice"), [])
     [experiment] = plan.experiments
     [remaining] = stopping_rule(plan, {}).remaining(experiment, lambda pair: False)
@@ -285,7 +285,7 @@ def gated(mine: Path, request: Request) -> tuple[Measurement, Any]:
     measurement = measurement_of(plan, mine)
     with measurement.processes.running():
         measurement.gates.pass_gates()
-    return measurement, measurement.participants.books[0]
+    return measurement, measurement.participants.states[0]
 
 
 @pytest.mark.parametrize(
@@ -297,19 +297,19 @@ def gated(mine: Path, request: Request) -> tuple[Measurement, Any]:
     ],
 )
 def test_a_function_with_wrong_answers_is_never_timed(mine: Path, variant: str, told: str) -> None:
-    _, book = gated(mine, asked(variant))
-    assert book.gates["once"].passed and book.gates["once@aa"].passed
-    assert re.search(told, book.excluded[variant]), book.excluded[variant]
+    _, state = gated(mine, asked(variant))
+    assert state.gates["once"].passed and state.gates["once@aa"].passed
+    assert re.search(told, state.excluded[variant]), state.excluded[variant]
 
 
 def test_a_check_of_the_users_is_asked_instead(mine: Path) -> None:
-    _, book = gated(mine, asked("remembers", check="longer"))
-    assert book.gates["remembers"].passed
+    _, state = gated(mine, asked("remembers", check="longer"))
+    assert state.gates["remembers"].passed
 
 
 def test_training_code_finds_torch_as_it_usually_is(mine: Path) -> None:
-    _, book = gated(mine, asked("gradient_by_hand", payload="matrix", baseline="gradient"))
-    assert not book.excluded and book.gates["gradient"].passed
+    _, state = gated(mine, asked("gradient_by_hand", payload="matrix", baseline="gradient"))
+    assert not state.excluded and state.gates["gradient"].passed
 
 
 def test_an_answer_that_is_wrong_while_it_is_timed_is_caught(mine: Path) -> None:

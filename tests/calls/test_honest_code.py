@@ -27,7 +27,7 @@ from llama_workbench.harness.spec.words import SessionExit
 from llama_workbench.harness.store.schema import ChangedSetting, SideFacts, manifest_of
 from llama_workbench.harness.worker.devices import Spent
 from llama_workbench.harness.worker.watch import Notes, Watch
-from llama_workbench.variants import FUNCTION_YARDSTICK
+from llama_workbench.variants import FUNCTION_REFERENCE
 from tests.plugin.test_pytest_plugin import pytest_process
 from tests.runs import measurement_of
 from tests.slices.test_judge_change import judged, repository  # noqa: F401 (a fixture)
@@ -215,20 +215,20 @@ def mine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 class Seen:
     """What a measuring process said of both sides: the state after the gates, and the answers of its rounds."""
 
-    book: ExperimentState
+    state: ExperimentState
     answers: list[RoundAnswer]
 
     @property
     def bad(self) -> dict[str, str]:
         """Everybody of whom something is said to be wrong."""
-        found = dict(self.book.excluded)
+        found = dict(self.state.excluded)
         for answer in self.answers:
             found |= {**answer.changed, **answer.elsewhere, **answer.wrong, **answer.failed}
         return found
 
     def facts(self, name: str) -> SideFacts:
         """All that is known of a side."""
-        return SideFacts(**self.book.facts[name])
+        return SideFacts(**self.state.facts[name])
 
 
 @contextmanager
@@ -241,15 +241,15 @@ def measured(
     measurement = measurement_of(plan, folder, **given)
     with measurement.processes.running():
         measurement.gates.pass_gates()
-        [book] = measurement.participants.books
+        [state] = measurement.participants.states
         before()
-        answers, active = [], list(book.remaining().entered())
+        answers, active = [], list(state.remaining().entered())
         for _ in range(rounds if len(active) > 1 else 0):
-            assert measurement.processes.groups[0].life is not None
-            answers.append(ask_for_round(measurement.processes.groups[0].life.process, book, active, "", 0.0))
-            book.time_by_wall(answers[-1].by_wall)
-            book.note_facts(answers[-1].facts)
-        yield Seen(book, answers)
+            assert measurement.processes.groups[0].current is not None
+            answers.append(ask_for_round(measurement.processes.groups[0].current.worker, state, active, "", 0.0))
+            state.time_by_wall(answers[-1].by_wall)
+            state.note_facts(answers[-1].facts)
+        yield Seen(state, answers)
 
 
 # -- child processes and threads ---------------------------------------------------------------------------------------
@@ -258,23 +258,23 @@ def measured(
 def test_child_processes_and_threads_count_by_wall_time_and_nobody_is_blamed(mine: Path) -> None:
     with measured(mine, ("threaded", "mine.py:counted")) as seen:
         assert not seen.bad
-    assert {*seen.book.wall_variants} >= {"counted", "threaded"}
+    assert {*seen.state.wall_variants} >= {"counted", "threaded"}
     assert 0 < (seen.facts("counted").children_share or 0) < 1 and seen.facts("threaded").threads_share
     assert seen.facts("threaded").children_share is None
-    assert FUNCTION_YARDSTICK in {sample.variant for sample in seen.answers[0].samples}
+    assert FUNCTION_REFERENCE in {sample.variant for sample in seen.answers[0].samples}
 
 
 def test_one_that_begins_after_its_gate_is_timed_by_wall_from_then_on(mine: Path) -> None:
     with measured(mine, ("plain", "mine.py:counted_later"), before=(mine / "late").touch) as seen:
         assert not seen.bad and [*seen.answers[0].by_wall] == ["counted_later"]
-    assert seen.book.wall_variants == ["counted_later"] and seen.facts("counted_later").children_share
+    assert seen.state.wall_variants == ["counted_later"] and seen.facts("counted_later").children_share
 
 
 @pytest.mark.parametrize("kind", ["spawned", "forked", "served"])
 def test_children_import_a_file_under_its_own_name(mine: Path, kind: str) -> None:
     with measured(mine, ("plain", f"mine.py:{kind}"), rounds=1) as seen:
         assert not seen.bad
-    assert kind in seen.book.wall_variants
+    assert kind in seen.state.wall_variants
 
 
 def test_two_files_of_one_name_stay_apart_also_in_their_children(mine: Path) -> None:

@@ -1,4 +1,4 @@
-"""Commands as sides: how they are run, what becomes of those that fail, and how many calls a life makes of them."""
+"""Commands as sides: how they are run, what becomes of those that fail, and how many calls a process makes of them."""
 
 from __future__ import annotations
 
@@ -222,7 +222,7 @@ SIDES = {
 
 
 @pytest.mark.parametrize(("kind", "calls"), [("commands", 3), ("plain", 6), ("own", 9)])
-def test_a_life_makes_as_many_long_calls_as_the_budget_is_held_against(
+def test_a_process_makes_as_many_long_calls_as_the_budget_is_held_against(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, calls: int
 ) -> None:
     """Of three sides, for a copy of the baseline takes part: a command is only timed, a function warmed up and timed.
@@ -232,20 +232,20 @@ def test_a_life_makes_as_many_long_calls_as_the_budget_is_held_against(
     (tmp_path / "slow.py").write_text(SLOW.replace("LOG", str(log)))
     baseline, variant = (side.replace("LOG", str(log)) for side in SIDES[kind])
     request_ = Request(compare=(baseline, variant), calls=() if kind == "commands" else ("slow.py:number",))
-    books: dict[int, ExperimentState] = {}
+    states: dict[int, ExperimentState] = {}
     real = Gates._too_dear
 
-    def noted(self: Gates, book: ExperimentState) -> dict[str, str]:
-        books[id(book)] = book
-        return real(self, book)
+    def noted(self: Gates, state: ExperimentState) -> dict[str, str]:
+        states[id(state)] = state
+        return real(self, state)
 
     monkeypatch.setattr(Gates, "_too_dear", noted)
     result, _ = run(tmp_path, request_, rounds=2, no_causes=True)
     assert not result.manifest.excluded
     made = Counter(log.read_text().split())
-    gate, *lives = made.values()
-    assert lives == [calls] * 2 and gate > calls
-    [book] = books.values()
-    for name, learnt in book.learnt.items():
+    gate, *processes = made.values()
+    assert processes == [calls] * 2 and gate > calls
+    [state] = states.values()
+    for name, learnt in state.learnt.items():
         learnt |= {"call_ns": 0 if name == "function_yardstick" else 1e9, "make_ns": 0, "beside_ns": 0}
-    assert round(seconds_of_calls(book), 3) == calls
+    assert round(seconds_of_calls(state), 3) == calls

@@ -843,7 +843,7 @@ def test_a_control_that_fired_is_loud(page: Any, tmp_path: Path) -> None:
     content["noise"]["controls"][0]["fired"] = True
     run.write_json("run.json", content | {"status": "interrupted"})
     told = " ".join(re.sub(r"\\|\u2060", "", warning.value) for warning in page(tmp_path).warning)
-    assert "A control fired on decode, after 64 tokens, 15M" in told
+    assert "An A/A check failed on decode, after 64 tokens, 15M" in told
     assert "This run is interrupted" in told
 
 

@@ -63,7 +63,7 @@ def write_grid_run(
     operations = {name: str(signs[2:]) for name, signs in zip(CELLS, GRID.signs(), strict=True)}
     manifest: dict[str, Any] = {
         "format": 1,
-        "unit": "life",
+        "unit": "process",
         "id": run.path.name,
         "started": "2026-01-02T03:04:05+00:00",
         "status": "complete",

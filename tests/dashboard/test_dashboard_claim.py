@@ -135,7 +135,7 @@ def test_a_control_that_fired_counts_in_a_comparison_too(tmp_path: Path) -> None
         control |= {"fired": True, "low": 1.2, "high": 1.3}
     run.write_json("run.json", run.read_manifest() | {"noise": noise})
     [effect] = samples.versus(data.read_run(run.path), "yardstick", "team006_after").claim.effects
-    assert effect.verdict == "inconclusive" and "controls differ" in effect.said[0]
+    assert effect.verdict == "inconclusive" and "A/A checks differ" in effect.said[0]
 
 
 def test_noise_comes_back_from_the_manifest_as_it_was_judged(run: data.Run) -> None:

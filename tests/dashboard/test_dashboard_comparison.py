@@ -51,7 +51,7 @@ def NAME(text):
 GUARD = "    if word.isascii():\n        return word\n"
 
 Stack = tuple[int, tuple[str, ...]]
-"""Samples of a life, and the lines of the frames, outermost first."""
+"""Samples of a process, and the lines of the frames, outermost first."""
 
 COUNT = (
     "return [word for word, count in sorted_counts(text) if count > 1]",

@@ -113,7 +113,7 @@ def test_a_file_that_does_not_fit_the_run_is_not_used(tmp_path: Path, spoil: str
     elif spoil == "foreign":
         stored["rows"] = {"a": 1}
     elif spoil == "format":
-        stored["format"] = 2
+        stored["format"] = 1
     path.write_text(json.dumps(stored)[: 200 if spoil == "damaged" else None])
     assert all(row.interval.centre < 1 for row in read_standings(run).rows)
 

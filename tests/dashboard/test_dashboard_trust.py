@@ -78,7 +78,7 @@ def test_a_median_has_an_interval_once_there_are_rounds_enough() -> None:
     assert noise.median_ns(noise.aggregate(table_of(samples(rounds=3)), {}), "w", "other") is None
 
 
-def test_drift_takes_the_yardstick_and_elsewhere_the_baseline() -> None:
+def test_drift_takes_the_reference_benchmark_and_elsewhere_the_baseline() -> None:
     table = samples()
     assert set(noise.drift(noise.aggregate(table_of(table), {}), {"w": "v2"})["variant"]) == {"v2"}
     named = table.assign(variant=table["variant"].cat.rename_categories({"v3": "yardstick"}))

@@ -157,7 +157,7 @@ def test_a_run_that_is_not_sound_says_so_on_the_page(tmp_path: Path) -> None:
     run = data.read_run(other.path)
     text = Page(export.evidence_html(run, export.find_claim(run, "single-file-faster"))).text
     assert "This run is interrupted" in text
-    assert "A control fired on decode, after 64 tokens, 15M" in text
+    assert "An A/A check failed on decode, after 64 tokens, 15M" in text
     assert "Left out: memory.json" in text
 
 

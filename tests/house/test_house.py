@@ -277,7 +277,7 @@ AS_WRITTEN = {
     "a file that a user or another program wrote, before it is checked": """
         datasets.geometries.read_toml variants.config.config_json""",
     "what goes to a measuring process, or comes from one": """
-        harness.measure.passes.ask_about harness.measure.passes.ask_in_lives
+        harness.measure.passes.ask_about harness.measure.passes.ask_in_processes
         harness.worker.channel.serve harness.worker.functions.open_functions harness.worker.correctness.noting
         harness.worker.gating.admit harness.worker.gating.gate harness.worker.looks.loop
         harness.worker.torch_verbs.open_workload

@@ -643,8 +643,8 @@ def test_a_part_that_depends_is_judged_at_alpha_over_its_effects() -> None:
         "region", "together", "effects",
     ]  # fmt: skip
     assert list(plain(verdict)["effects"][0]) == [
-        "workload", "variant", "baseline", "metric", "ratio", "low", "high", "rounds", "seconds", "verdict", "cause",
-        "reason", "notes", "one_sided",
+        "workload", "variant", "baseline", "metric", "clock", "ratio", "low", "high", "rounds", "seconds", "verdict",
+        "cause", "reason", "notes", "one_sided",
     ]  # fmt: skip
 
 
@@ -902,7 +902,7 @@ def test_a_control_that_fires_confounds_what_its_bias_could_have_made(gain: floa
     assert evidence.bias("w") == 2 * max(abs(evidence.noise.controls[0].interval.low), 0.0) > 0.06
     [found] = judge_claims([claim("w", faster_than_percent=1)], evidence)
     assert found.verdict == verdict
-    assert ("controls differ" in found.reason) == (verdict == "inconclusive")
+    assert ("A/A checks differ" in found.reason) == (verdict == "inconclusive")
 
 
 def test_a_control_counts_for_its_own_workload_first() -> None:

@@ -22,7 +22,7 @@ from llama_workbench.harness.calls.source import parse
 from llama_workbench.harness.claims.reading import load_claims
 from llama_workbench.harness.evidence.effect import ALPHA
 from llama_workbench.harness.evidence.evidence import Evidence
-from llama_workbench.harness.judge.stopping import ENOUGH_ROUNDS, LIVES_OF_CONTROL, StoppingRule
+from llama_workbench.harness.judge.stopping import ENOUGH_ROUNDS, PROCESSES_OF_CONTROL, StoppingRule
 from llama_workbench.harness.measure import choosing
 from llama_workbench.harness.measure.choosing import (
     LEAST_BLOCK_SECONDS,
@@ -136,7 +136,7 @@ def test_a_side_that_fails_is_named_and_the_other_is_not(
 ) -> None:
     answer = measuring.block(name, "team006_after", limit=limit)
     assert {**answer.changed, **answer.failed} == {name: said}
-    assert bool(answer.changed) == (name == "noisy_in_blocks"), "who ends, hangs or raises loses a life"
+    assert bool(answer.changed) == (name == "noisy_in_blocks"), "who ends, hangs or raises loses a process"
     assert not answer.samples
     assert {each["variant"] for each in answer.drawn} <= {"team006_after"}
     assert len(measuring.block("team006_before", "team006_after").samples) == 2
@@ -220,31 +220,35 @@ def experiment_of(*variants: str) -> Experiment:
     return replace(experiment, variants=variants, targets=tuple(targets))
 
 
-def book(call_ms: float = 20.0, **changes: Any) -> ExperimentState:
+def a_state(call_ms: float = 20.0, **changes: Any) -> ExperimentState:
     experiment = experiment_of("team006_before", "team006_after")
     state = ExperimentState(experiment, None, call_ns=dict.fromkeys(PAIR.sides, call_ms * 1e6))
     return replace(state, **changes)
 
 
 def test_only_pairs_that_can_be_cut_up_are_measured_in_blocks() -> None:
-    assert is_sliced(book(), PAIR)
-    assert is_sliced(book(LEAST_CALL_NS / 1e6), PAIR) and is_sliced(book(MOST_CALL_NS / 1e6), PAIR)
-    assert not is_sliced(book(0.99 * LEAST_CALL_NS / 1e6), PAIR)
-    assert not is_sliced(book(1.01 * MOST_CALL_NS / 1e6), PAIR)
-    assert not is_sliced(book(call_ns={"team006_before": 18e6, "team006_after": 24e6}), PAIR), "too unlike"
-    assert is_sliced(book(call_ns={"team006_before": 20e6, "team006_after": 20.9e6}), PAIR)
-    assert not is_sliced(book(device="cuda"), PAIR)
+    assert is_sliced(a_state(), PAIR)
+    assert is_sliced(a_state(LEAST_CALL_NS / 1e6), PAIR) and is_sliced(a_state(MOST_CALL_NS / 1e6), PAIR)
+    assert not is_sliced(a_state(0.99 * LEAST_CALL_NS / 1e6), PAIR)
+    assert not is_sliced(a_state(1.01 * MOST_CALL_NS / 1e6), PAIR)
+    assert not is_sliced(a_state(call_ns={"team006_before": 18e6, "team006_after": 24e6}), PAIR), "too unlike"
+    assert is_sliced(a_state(call_ns={"team006_before": 20e6, "team006_after": 20.9e6}), PAIR)
+    assert not is_sliced(a_state(device="cuda"), PAIR)
     threaded = WORKLOAD.model_copy(update={"threads": 2})
-    assert not is_sliced(book(experiment=replace(book().experiment, workload=threaded)), PAIR)
+    assert not is_sliced(a_state(experiment=replace(a_state().experiment, workload=threaded)), PAIR)
 
 
 def test_what_must_not_be_loaded_for_one_pair_is_measured_together() -> None:
-    assert can_be_apart(book(), PAIR) and can_be_apart(book(500.0), PAIR) and can_be_apart(book(device="cuda"), PAIR)
-    assert not can_be_apart(book(wall_variants=["team006_after"]), PAIR)
-    assert not can_be_apart(book(kept_together=["team006_before"]), PAIR)
-    assert not can_be_apart(book(0.99 * LEAST_CALL_NS / 1e6), PAIR)
-    assert not can_be_apart(book(), PAIR._replace(variant="never gated"))
-    assert not can_be_apart(book(), PAIR._replace(metric="time_to_first_token"))
+    assert (
+        can_be_apart(a_state(), PAIR)
+        and can_be_apart(a_state(500.0), PAIR)
+        and can_be_apart(a_state(device="cuda"), PAIR)
+    )
+    assert not can_be_apart(a_state(wall_variants=["team006_after"]), PAIR)
+    assert not can_be_apart(a_state(kept_together=["team006_before"]), PAIR)
+    assert not can_be_apart(a_state(0.99 * LEAST_CALL_NS / 1e6), PAIR)
+    assert not can_be_apart(a_state(), PAIR._replace(variant="never gated"))
+    assert not can_be_apart(a_state(), PAIR._replace(metric="time_to_first_token"))
 
 
 def test_where_time_is_short_headlines_are_measured_apart_and_others_together() -> None:
@@ -258,13 +262,13 @@ def test_where_time_is_short_headlines_are_measured_apart_and_others_together() 
     assert state.pairs_apart == frozenset()
     choose_apart([state], rule_of(experiment), 60.0)
     assert {pair.variant for pair in state.pairs_apart or ()} >= {"team006_before@aa", "yardstick"}
-    lonely = book()
+    lonely = a_state()
     choose_apart([lonely], rule_of(lonely.experiment), 1.0)
     assert lonely.is_apart(PAIR), "there is nothing that it could share rounds with"
 
 
 def test_a_slow_moment_at_a_gate_does_not_keep_a_pair_from_its_blocks() -> None:
-    state = book()
+    state = a_state()
     state.call_ns["team006_after"] *= 2
     assert not is_sliced(state, PAIR)
     times = {name: round(1e7 * state.call_ns["team006_before"]) for name in PAIR.sides}
@@ -278,7 +282,7 @@ def test_a_slow_moment_at_a_gate_does_not_keep_a_pair_from_its_blocks() -> None:
 
 
 def test_a_slow_minute_at_its_first_round_does_not_keep_a_pair_from_its_blocks() -> None:
-    state = book()
+    state = a_state()
     usual = state.call_ns["team006_before"]  # of the minute in which another pair with it was measured
     state.call_ns["team006_after"] *= 1.5
 
@@ -295,15 +299,15 @@ def test_a_slow_minute_at_its_first_round_does_not_keep_a_pair_from_its_blocks()
 
 
 def test_a_block_is_long_against_what_it_takes_beside_its_samples() -> None:
-    assert block_seconds(book(), PAIR.sides) == LEAST_BLOCK_SECONDS
-    assert block_seconds(book(), [*PAIR.sides, "yardstick"]) == 1.5 * LEAST_BLOCK_SECONDS
-    assert block_seconds(book(beside_seconds=0.3), PAIR.sides) == pytest.approx(0.9)
-    assert block_seconds(book(200.0), PAIR.sides) == pytest.approx(1.2), "three calls of each side"
-    assert block_seconds(book(beside_seconds=9.0), PAIR.sides) == MOST_BLOCK_SECONDS
+    assert block_seconds(a_state(), PAIR.sides) == LEAST_BLOCK_SECONDS
+    assert block_seconds(a_state(), [*PAIR.sides, "yardstick"]) == 1.5 * LEAST_BLOCK_SECONDS
+    assert block_seconds(a_state(beside_seconds=0.3), PAIR.sides) == pytest.approx(0.9)
+    assert block_seconds(a_state(200.0), PAIR.sides) == pytest.approx(1.2), "three calls of each side"
+    assert block_seconds(a_state(beside_seconds=9.0), PAIR.sides) == MOST_BLOCK_SECONDS
 
 
 def test_where_time_is_short_blocks_are_short_enough_for_all_first_intervals() -> None:
-    state = book(beside_seconds=0.3)
+    state = a_state(beside_seconds=0.3)
     early = Remaining((*PAIR.sides,), True, 10.0, 50.0, pair=PAIR)
     known = Remaining((*PAIR.sides,), False, 10.0, 50.0, pair=PAIR)
     assert pace_of([(state, early), (state, early), (state, known)], 40.0) == pytest.approx(1.0)
@@ -313,14 +317,14 @@ def test_where_time_is_short_blocks_are_short_enough_for_all_first_intervals() -
     assert block_seconds(state, PAIR.sides, 9.0) == pytest.approx(0.9)
 
 
-def test_a_yardstick_of_other_calls_is_in_no_block() -> None:
+def test_a_reference_benchmark_of_other_calls_is_in_no_block() -> None:
     """It has a round with its partner: what caches lose at each switch would be in its ratio, by which runs compare."""
     sides = (PAIR.baseline, PAIR.variant)
     call_ns = dict.fromkeys(sides, 20e6)
 
     def parts(third: str, milliseconds: float, sides_ns: dict[str, float] = call_ns) -> list[tuple[str, ...]]:
         chosen = Remaining((*sides, third), True, 12.0, 12.0, pair=PAIR)
-        state = book(call_ns={**sides_ns, third: milliseconds * 1e6})
+        state = a_state(call_ns={**sides_ns, third: milliseconds * 1e6})
         return [each.variants for each in in_parts(state, chosen)]
 
     assert parts("yardstick", 20.5) == [(*sides, "yardstick")]
@@ -343,7 +347,7 @@ def measure(rule: StoppingRule, experiment: Experiment, blocks: int, spread: flo
         times = [int(9e6 * rng.uniform(1 / spread, spread)) for _ in names]
         samples = [Sample(name, 0, place, 128, 1, times[place], times[place], 0) for place, name in enumerate(names)]
         rule.add(Round(experiment.workload.name, 1, len(had), tuple(samples)))
-        rule.end_life()
+        rule.end_process()
         had.append(names)
     return had
 
@@ -366,9 +370,9 @@ def test_each_pair_is_asked_for_by_itself() -> None:
 
 def test_controls_take_part_one_after_the_other_until_they_are_known() -> None:
     experiment = experiment_of("team006_before", "team006_after")
-    had = measure(rule_of(experiment), experiment, LIVES_OF_CONTROL * ENOUGH_ROUNDS + 4, spread=1.3)
+    had = measure(rule_of(experiment), experiment, PROCESSES_OF_CONTROL * ENOUGH_ROUNDS + 4, spread=1.3)
     turns = [("team006_before@aa",), (), ("yardstick",), ()]
-    assert len(turns) == LIVES_OF_CONTROL
+    assert len(turns) == PROCESSES_OF_CONTROL
     assert [sides[2:] for sides in had] == [*turns * ENOUGH_ROUNDS, *[()] * 4]
     rule = rule_of(experiment)
     rule.to_compare = True
@@ -378,14 +382,14 @@ def test_controls_take_part_one_after_the_other_until_they_are_known() -> None:
     ]  # fmt: skip
 
 
-def test_a_settled_pair_needs_no_more_blocks_but_the_yardstick_gets_its_interval() -> None:
+def test_a_settled_pair_needs_no_more_blocks_but_the_reference_benchmark_gets_its_interval() -> None:
     experiment = experiment_of("team006_before", "team006_after")
     had = measure(rule_of(experiment), experiment, 300, spread=1.002)
     first = first_interval(ALPHA)
     both = ("team006_before", "team006_after")
     turns = [("team006_before@aa",), (), ("yardstick",), ()]
-    assert had[:first] == [(*both, *turn) for turn in turns * (first // LIVES_OF_CONTROL)]
-    alone, more = Counter(had[first:]), first - first // LIVES_OF_CONTROL
+    assert had[:first] == [(*both, *turn) for turn in turns * (first // PROCESSES_OF_CONTROL)]
+    alone, more = Counter(had[first:]), first - first // PROCESSES_OF_CONTROL
     assert alone == {("team006_before", control): more for control in ("team006_before@aa", "yardstick")}
 
 
@@ -407,9 +411,9 @@ def test_a_round_in_which_nothing_could_be_timed_tells_nothing() -> None:
     experiment = experiment_of("team006_before", "team006_after")
     rule = rule_of(experiment)
     rule.add(Round(experiment.workload.name, 1, 0, ()))
-    rule.end_life()
+    rule.end_process()
     assert not any(rule.series.values())
-    assert block_seconds(book(lost_blocks=1), PAIR.sides) == 2 * LEAST_BLOCK_SECONDS
+    assert block_seconds(a_state(lost_blocks=1), PAIR.sides) == 2 * LEAST_BLOCK_SECONDS
 
 
 # -- a run -------------------------------------------------------------------------------------------------------------
@@ -432,7 +436,7 @@ def test_a_run_measures_its_pairs_apart(tmp_path: Path, monkeypatch: pytest.Monk
     assert effect.rounds == samples[samples["variant"].isin(PAIR.sides)]["process"].nunique() > 1
 
 
-def test_a_variant_that_never_met_the_yardstick_has_a_relative_time_by_way_of_the_baseline() -> None:
+def test_a_variant_that_never_met_the_reference_benchmark_has_a_relative_time_by_way_of_the_baseline() -> None:
     rows = [
         {
             "workload": "w", "variant": name, "process": number + 1, "round": number, "sub_round": 0, "position": place,

@@ -165,7 +165,7 @@ def test_what_a_process_began_dies_with_the_parent_too(tmp_path):
     assert wait_for(lambda: not marked(mark)), marked(mark)
 
 
-BEGINS_A_LIFE = """
+BEGINS_A_PROCESS = """
 import os, subprocess, sys, time
 from llama_workbench.harness.machine.bootstrap import tied
 read, write = os.pipe()
@@ -176,11 +176,11 @@ os.kill(os.getpid(), 9)
 
 
 @pytest.mark.parametrize("seconds", [0.0, 0.02, 0.1, 3.0])
-def test_a_life_ends_with_the_parent_at_whatever_point_of_its_start_that_dies(tmp_path, seconds):
+def test_a_process_ends_with_the_parent_at_whatever_point_of_its_start_that_dies(tmp_path, seconds):
     """Its input stays open, so that only the tie can end it."""
     mark = str(tmp_path)
     with subprocess.Popen(
-        [sys.executable, "-c", BEGINS_A_LIFE.format(seconds=seconds)], stdin=subprocess.PIPE,
+        [sys.executable, "-c", BEGINS_A_PROCESS.format(seconds=seconds)], stdin=subprocess.PIPE,
         env=os.environ | {"OURS": mark}, cwd=ROOT,
     ) as parent:  # fmt: skip
         assert wait_for(lambda: parent.poll() == -9)
@@ -380,7 +380,7 @@ def test_a_folder_is_held_until_its_run_ends(tmp_path):
             RunError, match=rf"run: another run, process {os.getpid()}, is writing .*kill {os.getpid()}"
         ):
             RunFolder.create(run.path)
-    run.write_json("run.json", {"format": 1, "unit": "life"})
+    run.write_json("run.json", {"format": 1, "unit": "process"})
     with pytest.raises(RunError, match="another run"):
         RunFolder.create(run.path)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["run"]

@@ -57,8 +57,8 @@ class FixedRounds:
         self.rounds[finished.workload] += 1
         self.rule.add(finished)
 
-    def end_life(self, process: int | None = None) -> None:
-        self.rule.end_life(process)
+    def end_process(self, process: int | None = None) -> None:
+        self.rule.end_process(process)
 
     def remaining(self, experiment: Experiment, is_apart: Any) -> Sequence[Remaining]:
         if self.rounds[experiment.workload.name] >= self.count:
@@ -177,7 +177,7 @@ def mixed(tmp_path_factory: pytest.TempPathFactory) -> Mixed:
         patch.setattr(RunFolder, "append_round", spy)
         # What is the same as another is never found to differ; with twice the rounds intervals are as narrow as before.
         patch.setattr(session, "ALPHA", 1e-6)
-        # By this seed the first bad lives come after a few good ones (see `outside_variants._is_bad_life`).
+        # By this seed the first bad processes come after a few good ones (see `outside_variants._is_bad_process`).
         result, notes = run(folder, request, rounds=90, seed=1641)
     return Mixed(result, notes, kept)
 
@@ -233,12 +233,12 @@ def spied(measurement: measure.Measurement, monkeypatch) -> list[tuple[Any, Grou
     begun = []
     begin = measurement.gates.begin
 
-    def spy(process, group, book, name):
+    def spy(process, group, state, name):
         begun.append((process, group, name, name in measurement.participants.excluded))
         with pytest.MonkeyPatch.context() as patch:
             if name == "hangs":
                 patch.setattr(gating, "GATE_SECONDS", 1.0)
-            return begin(process, group, book, name)
+            return begin(process, group, state, name)
 
     monkeypatch.setattr(measurement.gates, "begin", spy)
     return begun
@@ -315,7 +315,7 @@ def test_gates_of_two_checkpoints_run_beside_each_other_where_there_are_cores(tm
         assert len(processes) == len(measurement.processes.groups) == 3
         assert all(process.alive() for process in processes)
     assert not any(process.alive() for process in processes)
-    assert all(book.gates and not book.excluded for book in measurement.participants.books)
+    assert all(state.gates and not state.excluded for state in measurement.participants.states)
     order = [measurement.processes.groups.index(group) for _, group, _, _ in begun]
     turns = [group for group, _ in itertools.groupby(order)]
     assert (len(turns) == 3) == (cores == 1)
@@ -341,16 +341,16 @@ def test_what_falls_out_of_one_gate_is_not_gated_beside_it(tmp_path, monkeypatch
     assert "SIGKILL" in excluded["kills"] and "hangs" in excluded["hangs"]
     assert {groups.index(group) for _, group, *_ in begun} == {0, 1} and len(groups) == 2
     assert not any(fallen_out for *_, fallen_out in begun)
-    for book in measurement.participants.books:
-        assert book.excluded.items() == excluded.items()
-        assert book.gates["fast"].passed and not {"kills", "hangs"} & book.gates.keys()
+    for state in measurement.participants.states:
+        assert state.excluded.items() == excluded.items()
+        assert state.gates["fast"].passed and not {"kills", "hangs"} & state.gates.keys()
 
 
 def test_rounds_that_tell_nothing_end_with_their_time(tmp_path, monkeypatch):
     """A round is no evidence on others when one computed elsewhere; were all so, the slice must still end."""
     measurement = planned(tmp_path, Request(compare=("fast", "yardstick"), workloads=("prefill-tiny-t16",)), real=False)
     monkeypatch.setattr(measurement.gates, "standing", lambda group: None)  # who was excluded has its process ended
-    [book] = measurement.participants.books
+    [state] = measurement.participants.states
     asked: list[str] = []
 
     class Endless(Pretended):
@@ -363,56 +363,56 @@ def test_rounds_that_tell_nothing_end_with_their_time(tmp_path, monkeypatch):
         def add(self, finished):
             raise AssertionError("a round that tells nothing is kept")
 
-        def end_life(self, process=None):
+        def end_process(self, process=None):
             pass
 
         def remaining(self, experiment, is_apart):
             return [Remaining(("fast", "yardstick"), True, 1.0, 1.0)]
 
-    book.learnt = {name: {"call_ns": 1000, "own_threads": False} for name in ("fast", "yardstick")}
+    state.learnt = {name: {"call_ns": 1000, "own_threads": False} for name in ("fast", "yardstick")}
     process: Any = Endless("worker.log")
     monkeypatch.setattr(measurement.processes, "new", lambda *_, **__: process)
     measurement.schedule.run(AsksForMore(), lambda finished: None, seconds=0.05)
-    assert asked.count("round") > 1 and book.rounds == 0
+    assert asked.count("round") > 1 and state.rounds == 0
     process.close()
 
 
-def test_no_life_follows_the_one_that_settles_all(tmp_path, monkeypatch):
-    """What a life gave counts once it is over: then it is asked again what is open."""
+def test_no_process_follows_the_one_that_settles_all(tmp_path, monkeypatch):
+    """What a process gave counts once it is over: then it is asked again what is open."""
     measurement = planned(tmp_path, Request(compare=("fast", "yardstick"), workloads=("prefill-tiny-t16",)), real=False)
-    [book] = measurement.participants.books
-    book.learnt = {name: {"call_ns": 1000, "own_threads": False} for name in ("fast", "yardstick")}
+    [state] = measurement.participants.states
+    state.learnt = {name: {"call_ns": 1000, "own_threads": False} for name in ("fast", "yardstick")}
     monkeypatch.setattr(measurement.processes, "is_beside", lambda group: False)
-    lives, over = list[int](), list[int]()
+    begun, over = list[int](), list[int]()
 
-    def measure_once(group, book, chosen, *_):
-        lives.append(group.life.number)
-        group.life.had.add((book.experiment.workload.name, chosen.pair))
+    def measure_once(group, state, chosen, *_):
+        begun.append(group.current.number)
+        group.current.had.add((state.experiment.workload.name, chosen.pair))
 
     monkeypatch.setattr(measurement.schedule, "_measure_once", measure_once)
 
-    class SettledByTwoLives:
+    class SettledByTwoProcesses:
         def add(self, finished):
             raise AssertionError("nothing is kept")
 
-        def end_life(self, process=None):
+        def end_process(self, process=None):
             over.append(process)
 
         def remaining(self, experiment, is_apart):
-            ended = {*over} & {*lives}
+            ended = {*over} & {*begun}
             return [] if len(ended) == 2 else [Remaining(("fast", "yardstick"), True, 1.0, 1.0)]
 
-    measurement.schedule.run(SettledByTwoLives(), lambda finished: None, seconds=60.0)
-    assert len(lives) == 2 and {*lives} <= {*over}
+    measurement.schedule.run(SettledByTwoProcesses(), lambda finished: None, seconds=60.0)
+    assert len(begun) == 2 and {*begun} <= {*over}
 
 
 @pytest.mark.parametrize(("rounds_next", "rounds"), [(1.0, 11), (2.0, 10), (0.5, 11)])
 def test_what_is_nearly_settled_when_the_time_is_over_gets_a_tenth_more(tmp_path, monkeypatch, rounds_next, rounds):
     """By a clock of its own: every round takes a second, there are ten, and nothing is ever settled."""
     measurement = planned(tmp_path, Request(compare=("fast", "yardstick"), workloads=("prefill-tiny-t16",)), real=False)
-    [book] = measurement.participants.books
-    book.pairs_apart, book.together = frozenset(), Tally(10, 10.0, 1.0)
-    book.learnt = {name: {"call_ns": 1000, "own_threads": False} for name in ("fast", "yardstick")}
+    [state] = measurement.participants.states
+    state.pairs_apart, state.together = frozenset(), Tally(10, 10.0, 1.0)
+    state.learnt = {name: {"call_ns": 1000, "own_threads": False} for name in ("fast", "yardstick")}
     clock = [0]
     monkeypatch.setattr(measure, "time", SimpleNamespace(monotonic=lambda: clock[0]))
     monkeypatch.setattr(measurement.schedule, "_measure_once", lambda *_: clock.append(clock.pop() + 1))
@@ -421,7 +421,7 @@ def test_what_is_nearly_settled_when_the_time_is_over_gets_a_tenth_more(tmp_path
         def add(self, finished):
             raise AssertionError("nothing is kept")
 
-        def end_life(self, process=None):
+        def end_process(self, process=None):
             pass
 
         def remaining(self, experiment, is_apart):
@@ -441,13 +441,13 @@ def _command(run_dir: Path, *words: str) -> list[str]:
     ]  # fmt: skip
 
 
-def _wait_for_rounds(run_dir: Path, process: subprocess.Popen, rounds: int = 6, lives: int = 1) -> None:
+def _wait_for_rounds(run_dir: Path, process: subprocess.Popen, rounds: int = 6, processes: int = 1) -> None:
     journal = run_dir / "samples.jsonl"
     end = time.monotonic() + 90
     while time.monotonic() < end and process.poll() is None:
         lines = journal.read_text().splitlines(keepends=True) if journal.is_file() else []
         begun = {json.loads(line)["process"] for line in lines if line.endswith("\n")}
-        if len(lines) > rounds and len(begun) >= lives:
+        if len(lines) > rounds and len(begun) >= processes:
             return
         time.sleep(0.05)
     raise AssertionError(f"no {rounds} rounds; exit code {process.poll()}")
@@ -462,7 +462,7 @@ def _children(pid: int) -> list[int]:
 def test_kill_minus_nine_keeps_every_finished_round_and_leaves_no_orphan(tmp_path):
     run_dir = tmp_path / "run"
     with subprocess.Popen(_command(run_dir, "--budget=60"), cwd=ROOT, stdout=subprocess.DEVNULL) as process:
-        _wait_for_rounds(run_dir, process, lives=3)
+        _wait_for_rounds(run_dir, process, processes=3)
         workers = _children(process.pid)
         process.send_signal(signal.SIGKILL)
     journal = (run_dir / "samples.jsonl").read_bytes().count(b"\n")
@@ -489,9 +489,9 @@ def test_a_claim_about_architecture_ends_at_the_gate_where_traces_differ() -> No
     pair = Comparison("w", "new", "old")
     target = Target(pair, (), ARCHITECTURE)
     experiment = Experiment(SimpleNamespace(name="w", kind="prefill"), ("old", "new"), "old", ("old@aa",), (target,))  # type: ignore[arg-type]
-    book = ExperimentState(experiment, None)
-    assert book.to_settle() == experiment
-    book.trace_differences = [TraceDifference(baseline="old", variant="new", same=False)]
-    assert not book.to_settle().targets and not book.to_settle().controls
-    book.experiment = replace(experiment, targets=(target, replace(target, evidence="operations")))
-    assert book.to_settle().targets[0].evidence == "operations" and book.to_settle().controls
+    state = ExperimentState(experiment, None)
+    assert state.to_settle() == experiment
+    state.trace_differences = [TraceDifference(baseline="old", variant="new", same=False)]
+    assert not state.to_settle().targets and not state.to_settle().controls
+    state.experiment = replace(experiment, targets=(target, replace(target, evidence="operations")))
+    assert state.to_settle().targets[0].evidence == "operations" and state.to_settle().controls

@@ -15,7 +15,7 @@ from llama_workbench.harness.session.run import Run, plan_run
 from llama_workbench.harness.spec.words import Word
 from llama_workbench.harness.store import remote
 from llama_workbench.harness.store.files import VERDICTS
-from llama_workbench.variants import FUNCTION_YARDSTICK
+from llama_workbench.variants import FUNCTION_REFERENCE
 from tests.runs import Quiet, measurement_of
 
 pytestmark = pytest.mark.usefixtures("short_sessions")
@@ -65,10 +65,10 @@ def test_what_a_side_left_where_it_failed_is_laid_to_nobody_else(sides: Path) ->
     measurement = measurement_of(plan_run(asked("early.py:poisons"), Options()), sides)
     with measurement.processes.running():
         measurement.gates.pass_gates()
-    [book] = measurement.participants.books
-    assert list(book.excluded) == ["poisons"]
-    assert {name for name, gate in book.gates.items() if gate.passed} == {
-        "one_by_one", "one_by_one@aa", FUNCTION_YARDSTICK,
+    [state] = measurement.participants.states
+    assert list(state.excluded) == ["poisons"]
+    assert {name for name, gate in state.gates.items() if gate.passed} == {
+        "one_by_one", "one_by_one@aa", FUNCTION_REFERENCE,
     }  # fmt: skip
 
 
@@ -77,12 +77,12 @@ def test_the_reference_benchmark_is_left_out_of_one_input_and_measured_nowhere_t
         compare=("early.py:one_by_one", "early.py:counted"), calls=("early.py:letters", "late.py:letters")
     )
     participants = measurement_of(plan_run(request, Options()), sides).participants
-    first, second = participants.books
-    participants.exclude(FUNCTION_YARDSTICK, "closes files that it did not open", first)
-    assert FUNCTION_YARDSTICK not in first.remaining().entered()
-    assert FUNCTION_YARDSTICK in second.remaining().entered() and not participants.excluded
+    first, second = participants.states
+    participants.exclude(FUNCTION_REFERENCE, "closes files that it did not open", first)
+    assert FUNCTION_REFERENCE not in first.remaining().entered()
+    assert FUNCTION_REFERENCE in second.remaining().entered() and not participants.excluded
     participants.exclude("counted", "raises ValueError", first)
-    assert "counted" not in second.remaining().entered() and FUNCTION_YARDSTICK in second.remaining().entered()
+    assert "counted" not in second.remaining().entered() and FUNCTION_REFERENCE in second.remaining().entered()
 
 
 class Answered(Quiet):

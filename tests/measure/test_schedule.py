@@ -53,7 +53,7 @@ def plan() -> Plan:
     return make_plan(request, load_claims(ROOT / "claims"))
 
 
-def book(name: str, seconds_a_round: float) -> ExperimentState:
+def state(name: str, seconds_a_round: float) -> ExperimentState:
     [experiment] = make_plan(Request(compare=VARIANTS, workloads=(name,)), []).experiments
     return ExperimentState(experiment, None, together=Tally(10, 11 * seconds_a_round, 2 * seconds_a_round))
 
@@ -72,21 +72,21 @@ def waiting(name: str, done: int, rounds: float, *, headline: bool = False) -> R
 
 
 def test_a_first_interval_comes_before_what_is_nearly_settled_the_cheapest_first() -> None:
-    cheap, dear, known = (book(name, seconds) for name, seconds in zip(NAMES, (1.0, 5.0, 0.1), strict=True))
+    cheap, dear, known = (state(name, seconds) for name, seconds in zip(NAMES, (1.0, 5.0, 0.1), strict=True))
     open_ = [(known, late(1)), (dear, early(10)), (cheap, early(20))]
     assert next_to_measure(open_, 100)[0] is cheap
     assert next_to_measure(open_[:2], 100)[0] is dear
 
 
 def test_a_dear_workload_that_many_effects_wait_for_comes_before_a_cheap_one_with_one() -> None:
-    shared, lonely = book(NAMES[0], 4.0), book(NAMES[1], 1.0)
+    shared, lonely = state(NAMES[0], 4.0), state(NAMES[1], 1.0)
     open_ = [(lonely, early(28)), (shared, early(28, effects=12))]
     assert next_to_measure(open_, 200)[0] is shared
     assert next_to_measure(open_, 100)[0] is lonely
 
 
 def test_headline_claims_come_first_but_not_twice_before_others_had_their_first() -> None:
-    cheap, dear = book(NAMES[0], 1.0), book(NAMES[1], 1.9)
+    cheap, dear = state(NAMES[0], 1.0), state(NAMES[1], 1.9)
     asked = replace(early(10), headline=True)
     assert next_to_measure([(cheap, early(10)), (dear, asked)], 100)[0] is dear
     assert next_to_measure([(cheap, early(10)), (dear, replace(late(1), headline=True))], 100)[0] is cheap
@@ -96,7 +96,7 @@ def test_headline_claims_come_first_but_not_twice_before_others_had_their_first(
 
 
 def test_what_the_first_screen_asks_for_is_known_well_before_others_have_an_interval() -> None:
-    one, other, asked = (book(name, 1.0) for name in NAMES)
+    one, other, asked = (state(name, 1.0) for name in NAMES)
     open_ = [(one, replace(early(4), headline=True)), (other, replace(late(9), asked=12)), (asked, early(30))]
     assert next_to_measure(open_, 100)[0] is other
     assert next_to_measure([*open_[:2], (asked, replace(late(30), asked=4))], 100)[0] is asked, "it had the fewest"
@@ -105,7 +105,7 @@ def test_what_the_first_screen_asks_for_is_known_well_before_others_have_an_inte
 
 
 def test_what_the_time_left_will_not_settle_gives_it_to_others() -> None:
-    hopeless, other = book(NAMES[0], 1.0), book(NAMES[1], 1.0)
+    hopeless, other = state(NAMES[0], 1.0), state(NAMES[1], 1.0)
     open_ = [(hopeless, waiting(NAMES[0], 0, 101, headline=True)), (other, waiting(NAMES[1], 0, 99))]
     assert next_to_measure(open_, 100)[0] is other
     assert next_to_measure(open_, 200)[0] is hopeless
@@ -126,23 +126,23 @@ def test_before_the_first_round_it_is_said_how_long_a_first_answer_takes(
     seconds: float, given: float, said: str
 ) -> None:
     """Of the budget that is given, gates have had `given - seconds`: what is asked for is so much more than rounds."""
-    dear, cheap, known = book(NAMES[0], 5.0), book(NAMES[1], 1.0), book(NAMES[2], 9.0)
+    dear, cheap, known = state(NAMES[0], 5.0), state(NAMES[1], 1.0), state(NAMES[2], 9.0)
     text = first_answer_text([(dear, early(12)), (known, late(30)), (cheap, early(12))], seconds, given)
     assert text == f"first answer after about 12 s (12 processes of 1 s){said}"
     assert (cheap.first_seconds, dear.first_seconds, known.first_seconds) == (12, 60, None)
 
 
 def test_one_first_answer_is_told_alone_and_none_where_all_are_there() -> None:
-    alone = [(book(NAMES[0], 5.0), early(12))]
+    alone = [(state(NAMES[0], 5.0), early(12))]
     assert first_answer_text(alone, 60, 60) == (
         "first answer after about 60 s (12 processes of 5 s); the budget is 60 s"
     )
-    assert first_answer_text([(book(NAMES[0], 5.0), late(12))], 60, 60) == ""
+    assert first_answer_text([(state(NAMES[0], 5.0), late(12))], 60, 60) == ""
 
 
 def test_what_a_first_answer_takes_counts_the_beginning_of_its_processes() -> None:
     for beside, seconds in ((True, 24.0), (False, 48.0)):
-        one, other = book(NAMES[0], 1.0), book(NAMES[1], 0.5)
+        one, other = state(NAMES[0], 1.0), state(NAMES[1], 0.5)
         one.begin = other.begin = Begin(2.0, beside)  # they share their processes, in which both have a round
         together = FirstIntervals().plus((one, early(12)))
         assert together.seconds() == seconds
@@ -153,7 +153,7 @@ def test_what_a_first_answer_takes_counts_the_beginning_of_its_processes() -> No
 
 def test_what_a_process_takes_once_counts_in_each_of_them() -> None:
     """A first call of 1.1 s and a check of 1.3 s, of a side and of its control; later calls take 0.1 s."""
-    one = book(NAMES[0], 0.0)
+    one = state(NAMES[0], 0.0)
     one.together, one.begin = Tally(), Begin(2.0, beside=True)
     before, after = VARIANTS
     one.call_ns = dict.fromkeys((before, after, f"{after}@aa"), 100000000.0)
@@ -226,7 +226,7 @@ def test_a_slow_import_and_a_slow_first_call_are_in_the_forecast(
 
 
 def test_what_can_get_no_first_interval_beside_others_waits_until_they_have_theirs() -> None:
-    dear, cheap, known = book(NAMES[0], 5.0), book(NAMES[1], 1.0), book(NAMES[2], 9.0)
+    dear, cheap, known = state(NAMES[0], 5.0), state(NAMES[1], 1.0), state(NAMES[2], 9.0)
     open_ = [(dear, early(12)), (known, late(30)), (cheap, early(12))]
     assert in_time(open_, 72) == open_
     assert in_time(open_, 71) == open_[1:], "one input is finished before the next is begun"
@@ -238,11 +238,11 @@ def test_what_can_get_no_first_interval_beside_others_waits_until_they_have_thei
 
 def test_a_turn_is_charged_to_all_that_are_measured_in_it() -> None:
     """Waiting for a process serves all that it measures; one that is not open in it pays nothing."""
-    books = one, other, settled = [book(name, 1.0) for name in NAMES]
-    charge(books, [2.0, 0.5, 0.0], [one, other, other], 3.5)
-    charge(books, [0.0, 1.0, 0.0], [one, other], 1.0)
-    assert [each.wall_seconds for each in books] == [2.5, 2.0, 0.0]
-    charge(books, [0.0, 0.0, 4.0], [settled], 3.9)  # of two clocks that were read one after the other
+    states = one, other, settled = [state(name, 1.0) for name in NAMES]
+    charge(states, [2.0, 0.5, 0.0], [one, other, other], 3.5)
+    charge(states, [0.0, 1.0, 0.0], [one, other], 1.0)
+    assert [each.wall_seconds for each in states] == [2.5, 2.0, 0.0]
+    charge(states, [0.0, 0.0, 4.0], [settled], 3.9)  # of two clocks that were read one after the other
     assert settled.wall_seconds == 4.0
 
 
@@ -256,7 +256,7 @@ def test_a_claim_says_that_it_is_a_headline(plan: Plan) -> None:
 
 
 def test_the_first_round_is_no_measure_of_the_others() -> None:
-    once = book(NAMES[0], 1.0)
+    once = state(NAMES[0], 1.0)
     once.together = Tally()
     once.together.add(9.0)
     assert round_seconds(once) == 4.5
@@ -266,7 +266,7 @@ def test_the_first_round_is_no_measure_of_the_others() -> None:
 
 
 def test_what_cannot_get_an_interval_any_more_keeps_nothing_from_being_settled() -> None:
-    dear, known, dearer = (book(name, seconds) for name, seconds in zip(NAMES, (5.0, 0.1, 9.0), strict=True))
+    dear, known, dearer = (state(name, seconds) for name, seconds in zip(NAMES, (5.0, 0.1, 9.0), strict=True))
     open_ = [(dear, early(10)), (known, late(400)), (dearer, early(10))]
     assert next_to_measure(open_, 49)[0] is known
     # The estimate may be wrong, and nothing else wants the time.
@@ -274,13 +274,13 @@ def test_what_cannot_get_an_interval_any_more_keeps_nothing_from_being_settled()
 
 
 def test_of_those_that_have_intervals_the_one_that_settles_soonest() -> None:
-    hopeless, soon = book(NAMES[0], 0.01), book(NAMES[1], 2.0)
+    hopeless, soon = state(NAMES[0], 0.01), state(NAMES[1], 2.0)
     assert next_to_measure([(hopeless, late(float("inf"))), (soon, late(30))], 10)[0] is soon
 
 
 def test_what_completes_a_verdict_soonest_comes_first() -> None:
     """However soon an effect is settled: a verdict that also waits for a dear one comes later, or never."""
-    quick, dear, alone = (book(name, seconds) for name, seconds in zip(NAMES, (1.0, 5.0, 2.0), strict=True))
+    quick, dear, alone = (state(name, seconds) for name, seconds in zip(NAMES, (1.0, 5.0, 2.0), strict=True))
     both = tuple(
         Wait(Comparison(name, *VARIANTS), rounds, 0) for name, rounds in zip(NAMES[:2], (3.0, 10.0), strict=True)
     )
@@ -296,7 +296,7 @@ def test_what_completes_a_verdict_soonest_comes_first() -> None:
 
 def test_a_verdict_that_always_needs_a_little_more_gives_way_to_one_that_had_little() -> None:
     """An effect that lies on its limit seems to be nearly settled at any time."""
-    edge, other = book(NAMES[0], 1.0), book(NAMES[1], 1.0)
+    edge, other = state(NAMES[0], 1.0), state(NAMES[1], 1.0)
     assert next_to_measure([(edge, waiting(NAMES[0], 12, 5)), (other, waiting(NAMES[1], 12, 20))], 100)[0] is edge
     assert next_to_measure([(edge, waiting(NAMES[0], 40, 5)), (other, waiting(NAMES[1], 12, 20))], 100)[0] is other
     # Not if the other is hopeless in the time that is left.
@@ -321,7 +321,7 @@ def test_a_pair_is_told_once_when_one_side_is_proven_faster(plan: Plan) -> None:
 
 
 def test_wide_intervals_of_known_verdicts_come_after_open_ones_and_controls() -> None:
-    wide, control, open_ = (book(name, 1.0) for name in NAMES)
+    wide, control, open_ = (state(name, 1.0) for name in NAMES)
     known, asked = replace(late(1), verdicts=()), early(5, effects=0)
     assert next_to_measure([(wide, known), (control, asked), (open_, late(50))], 100)[0] is open_
     assert next_to_measure([(wide, known), (control, asked), (open_, late(150))], 100)[0] is control
@@ -343,7 +343,7 @@ def measured(plan: Plan, rounds: int, factor: Callable[[int], float]) -> tuple[S
             for place, name in enumerate(experiment.entered())
         ]
         rule.add(Round(experiment.workload.name, 1, index, tuple(samples)))
-        rule.end_life()
+        rule.end_process()
     return rule, next(iter(rule.remaining(experiment, lambda pair: False)), Remaining((), False, 0.0, 0.0))
 
 
@@ -487,7 +487,7 @@ def test_blocks_are_long_only_where_the_first_interval_will_not_do() -> None:
 
 
 def test_beyond_the_time_only_what_is_nearly_settled_is_measured_the_soonest_first() -> None:
-    cheap, dear, slow = (book(name, seconds) for name, seconds in zip(NAMES, (1.0, 2.0, 30.0), strict=True))
+    cheap, dear, slow = (state(name, seconds) for name, seconds in zip(NAMES, (1.0, 2.0, 30.0), strict=True))
     open_ = [(dear, waiting(NAMES[1], 20, 3)), (slow, waiting(NAMES[2], 20, 3)), (cheap, early(4))]
     assert [found for found, _ in nearly_settled(open_, 10)] == [cheap, dear]
     assert [found for found, _ in nearly_settled(open_, 5)] == [cheap]
@@ -498,7 +498,7 @@ def test_beyond_the_time_only_what_is_nearly_settled_is_measured_the_soonest_fir
     assert nearly_settled([(cheap, replace(early(1), rounds_next=float("inf")))], 10) == []
 
 
-def test_a_run_that_others_are_compared_with_goes_on_until_the_yardstick_is_known() -> None:
+def test_a_run_that_others_are_compared_with_goes_on_until_the_reference_benchmark_is_known() -> None:
     plan = make_plan(Request(compare=("team006_before", "fast"), workloads=("prefill-15m-t128",)), [])
     [experiment] = plan.experiments
     rng, left = random.Random(5), {}
@@ -512,7 +512,7 @@ def test_a_run_that_others_are_compared_with_goes_on_until_the_yardstick_is_know
         ]
         for wanted, rule in rules.items():
             rule.add(Round(experiment.workload.name, index, index, tuple(samples)))
-            rule.end_life()
+            rule.end_process()
             if not (remaining := rule.remaining(experiment, lambda pair: False)) and wanted not in left:
                 left[wanted] = index
             elif wanted and index > 60 and wanted not in left:
@@ -523,7 +523,7 @@ def test_a_run_that_others_are_compared_with_goes_on_until_the_yardstick_is_know
     assert left[False] < 30 < left[True]
 
 
-def test_in_such_a_run_the_yardstick_rides_along_from_the_first_life() -> None:
+def test_in_such_a_run_the_reference_benchmark_rides_along_from_the_first_process() -> None:
     """A short run would end before it, where the identical code came first."""
     plan = make_plan(Request(compare=("team006_before", "fast"), workloads=("prefill-15m-t128",)), [])
     [experiment] = plan.experiments

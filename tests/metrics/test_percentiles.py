@@ -1,5 +1,5 @@
-"""Percentiles of single calls: how many calls a life has, which number a life gives, and two functions whose medians
-are the same and whose slow calls are not."""
+"""Percentiles of single calls: how many calls a process has, which number a process gives, and two functions whose
+medians are the same and whose slow calls are not."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def tails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.mark.parametrize("statistic", PERCENTILES)
-def test_a_life_has_enough_calls_and_each_is_timed_by_itself(statistic: Statistic) -> None:
+def test_a_process_has_enough_calls_and_each_is_timed_by_itself(statistic: Statistic) -> None:
     work = Workload(
         name="w", kind="call", geometry="", tokens=1, payload="a.py:f", statistic=statistic, description="w"
     )
@@ -99,7 +99,7 @@ def test_a_life_has_enough_calls_and_each_is_timed_by_itself(statistic: Statisti
         Workload(name="w", kind="prefill", geometry="tiny", tokens=4, statistic="p99", description="w")
 
 
-def test_a_life_gives_the_ratio_of_its_percentiles() -> None:
+def test_a_process_gives_the_ratio_of_its_percentiles() -> None:
     rng = np.random.default_rng(1)
     logs = rng.normal(size=(3, 200, 2))
     logs[1, 150:, 1] = np.nan  # what a side lacks counts on neither
@@ -136,10 +136,10 @@ def test_functions_are_not_measured_in_blocks(tails: Path) -> None:
     for statistic, calls in wanted:
         plan = make_plan(Request(**ASKED, statistic=statistic), [])
         [experiment] = plan.experiments
-        book = ExperimentState(experiment, None)
-        book.call_ns = {"steady": 2e6, "now_and_then": 2e6}
-        assert not can_be_apart(book, experiment.targets[0].comparison)
-        assert round_seconds(book) == pytest.approx(calls * 4e-3)
+        state = ExperimentState(experiment, None)
+        state.call_ns = {"steady": 2e6, "now_and_then": 2e6}
+        assert not can_be_apart(state, experiment.targets[0].comparison)
+        assert round_seconds(state) == pytest.approx(calls * 4e-3)
 
 
 def test_a_claim_asks_for_one(tails: Path) -> None:

@@ -424,13 +424,13 @@ def passed(tmp_path_factory: pytest.TempPathFactory) -> tuple[RunFolder, tuple[d
     folder = RunFolder.create(tmp / "run")
     wanted = [(workload, name) for workload in WORKLOADS for name in (*measured_on(workload), "team003")]
     with measurement.processes.running(), pytest.MonkeyPatch.context() as patch:
-        patch.setattr("llama_workbench.harness.metrics.share.metric.PHASE_LIVES", 3)
+        patch.setattr("llama_workbench.harness.metrics.share.metric.PHASE_PROCESSES", 3)
         patch.setattr(py_spy, "SECONDS", 3.0)
         measurement.gates.pass_gates()
 
         def record() -> tuple[dict[str, Any], str]:
             process = measurement.gates.standing(measurement.processes.groups[0])
-            workload = measurement.participants.books[0].experiment.workload.name
+            workload = measurement.participants.states[0].experiment.workload.name
             at = ProfiledVariant(process, workload, MEASURED[0], tmp / "profiled")
             entry = dict(py_spy.PROFILER.look(at))
             return entry, at.stacks().read_text() if at.stacks().exists() else ""

@@ -86,10 +86,10 @@ def test_a_function_with_flops_is_refused(repository: Path, capsys: pytest.Captu
 
 
 def test_without_flops_and_bytes_nothing_is_asked() -> None:
-    book: Any = SimpleNamespace(
+    state: Any = SimpleNamespace(
         experiment=SimpleNamespace(workload=SimpleNamespace(kind="call", threads=1)), learnt={"a": {"flops": 0.0}}
     )
-    assert roof._work(book, {}) is None
+    assert roof._work(state, {}) is None
 
 
 def samples(*times_ns: int) -> pd.DataFrame:
@@ -126,8 +126,8 @@ def test_only_what_no_cache_can_hold_must_be_read(
 ) -> None:
     """Of a function that says so; weights are counted alike."""
     monkeypatch.setattr(roof, "last_level_cache_bytes", lambda: cache)
-    book: Any = SimpleNamespace(
+    state: Any = SimpleNamespace(
         experiment=SimpleNamespace(workload=SimpleNamespace(kind="call", threads=1)), learnt={"a": {"bytes": 6e7}}
     )
-    work: Callable[[int], ForwardWork] | None = roof._work(book, {})
+    work: Callable[[int], ForwardWork] | None = roof._work(state, {})
     assert work is not None and work(1) == (0, counted)

@@ -68,7 +68,7 @@ def test_it_measures_replays_and_judges(quick):
     assert "faster" in result.stdout
     (verdict,) = json.loads((folder / "run" / "verdicts.json").read_text())
     assert verdict["claim"] == "ad-hoc"
-    # Open where the machine drifts under the lives (they depend on each other then); with the opposite word never.
+    # Open where the machine drifts under the processes (they depend on each other then); with the opposite word never.
     assert verdict["verdict"] in ("faster", "inconclusive")
     assert all(effect["ratio"] > 1 for effect in verdict["effects"] if effect["rounds"] >= 12)
     words = "workload variant baseline metric ratio low high rounds seconds verdict cause reason notes"

@@ -59,7 +59,7 @@ def test_a_place_of_the_rest_differs_by_no_more_than_is_said() -> None:
 
 
 def test_of_identical_code_no_row_is_told_in_ninety_nine_of_a_hundred() -> None:
-    """Shares that differ from life to life by more than their samples do."""
+    """Shares that differ from process to process by more than their samples do."""
     rng = np.random.default_rng(3)
     told = 0
     for _ in range(1000):
@@ -70,8 +70,8 @@ def test_of_identical_code_no_row_is_told_in_ninety_nine_of_a_hundred() -> None:
     assert told <= 20  # 10 are promised; 21 or more come in one of a thousand such tests
 
 
-def test_one_life_tells_nothing() -> None:
-    with pytest.raises(ValueError, match="two lives or more"):
+def test_one_process_tells_nothing() -> None:
+    with pytest.raises(ValueError, match="two processes or more"):
         divide({}, ([100], [100]), (1.0, 1.0), alpha=0.01)
     with pytest.raises(ValueError, match="samples of both sides"):
         divide({}, ([100, 100], [100, 0]), (1.0, 1.0), alpha=0.01)
@@ -159,7 +159,7 @@ def line(side: str, function: str, number: int, percent: int, text: str = "", **
 
 
 def explained(lines: Sequence[SampledLine], call_ns: tuple[float, float] = (10e6, 4e6), **more: Any) -> Explanation:
-    """Of `f` and `g`, each with 1000 samples in each of six lives."""
+    """Of `f` and `g`, each with 1000 samples in each of six processes."""
     sides = {"baseline": [1000] * 6, "variant": [1000] * 6}
     given: dict[str, Any] = {"workload": "w", "variant": "g", "baseline": "f", "samples": sides, "lines": [*lines]}
     given |= {"call_ns": dict(zip(sides, call_ns, strict=True)), "roots": {"baseline": "f", "variant": "g"}}
@@ -497,7 +497,7 @@ def test_a_time_of_a_part_of_a_generation_has_no_screen(measured: RunFolder) -> 
 def test_the_screen_has_all_of_it(measured: RunFolder) -> None:
     manifest = measured.manifest()
     [screen] = screens(measured, measured.read(VERDICTS), evidence_of(measured, manifest))
-    if screen.way != Word.INCONCLUSIVE:  # beside other tests there may be too few lives
+    if screen.way != Word.INCONCLUSIVE:  # beside other tests there may be too few processes
         assert re.match(r"new takes [\d.]+ \[[\d.]+, [\d.]+\] times as long as old: ", screen.headline)
         assert screen.advice == "Keep old." and re.match(r"new takes [\d.]+ times the time", screen.price)
         assert screen.told["What to do"] == f"Keep old. {screen.price}"

@@ -492,7 +492,7 @@ def test_the_first_answer_says_of_what_models_and_threads_it_is() -> None:
     small, wide = (an_effect(workload=f"prefill-{shape}-t8") for shape in ("15m", "7b-1layer"))
     found = answer([a_verdict(small, wide, **claim)]).headline
     assert " (15M parameters and one 7B layer, one CPU thread): " in found
-    many = a_verdict(an_effect(workload="decode-15m-c64", metric="wall time"), **claim)
+    many = a_verdict(an_effect(workload="decode-15m-c64", metric="wall time", clock="wall"), **claim)
     assert " (15M parameters): " in answer([many]).headline, "several threads, or a GPU"
 
 

@@ -115,7 +115,7 @@ def test_short_calls_have_wide_intervals_and_say_so(tmp_path: Path) -> None:
         ({"versions": VERSIONS | {"numpy": "3.0"}}, "numpy 3.0 for the new run"),
     ],
 )
-def test_a_function_is_counted_over_many_calls_and_has_no_yardstick(
+def test_a_function_is_counted_over_many_calls_and_has_no_reference_benchmark(
     tmp_path: Path, changed: dict[str, Any], said: str | None
 ) -> None:
     counted = {
@@ -133,12 +133,12 @@ def test_a_function_is_counted_over_many_calls_and_has_no_yardstick(
         assert row.verdict == "regression" and (row.low_percent, row.high_percent) == pytest.approx((0.6, 1.0))
 
 
-def test_the_yardstick_of_functions_is_counted_beside_them(tmp_path: Path) -> None:
+def test_the_reference_benchmark_of_functions_is_counted_beside_them(tmp_path: Path) -> None:
     def run(name: str, work: float) -> RunFolder:
         counted = {"calls": 2_000, "inputs": 4, "work": 10e6}
         made = a_run(tmp_path / name, {"yardstick": {"calls": None}, "team005_hybrid": counted})
-        yardstick = a_count("function_yardstick", **counted | {"work": work})
-        made.write_json("instructions.json", [*made.read_json("instructions.json"), yardstick])
+        reference_benchmark = a_count("function_yardstick", **counted | {"work": work})
+        made.write_json("instructions.json", [*made.read_json("instructions.json"), reference_benchmark])
         return made
 
     one, two, three = run("one", 10e6), run("two", 10e6), run("three", 10.2e6)
@@ -148,7 +148,8 @@ def test_the_yardstick_of_functions_is_counted_beside_them(tmp_path: Path) -> No
 
 
 def test_what_others_are_compared_with_is_counted_as_well(tmp_path: Path) -> None:
-    """Two functions without a yardstick: the first stands for it in the times, and may need more work itself."""
+    """Two functions without a reference benchmark: the first stands for it in the times, and may need more work
+    itself."""
     calls: dict[str, Any] = {"without": ["yardstick", "team006_after"], "noise": 0.01}
     both = {name: {"calls": 2_000, "inputs": 4, "work": 11e6} for name in ("team006_before", "team005_hybrid")}
     before = {name: record | {"work": 10e6} for name, record in both.items()}

@@ -59,7 +59,7 @@ from llama_workbench.harness.store.folder import RunFolder
 from llama_workbench.harness.store.schema import manifest_of
 from llama_workbench.harness.store.tables import COLUMNS, no_rows
 from llama_workbench.harness.store.verdict_schema import Verdict
-from llama_workbench.variants import FUNCTION_YARDSTICK
+from llama_workbench.variants import FUNCTION_REFERENCE
 from tests.runs import Quiet, measurement_of
 
 OUTSIDE = ROOT / "tests" / "outside_variants.py"
@@ -345,8 +345,8 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[Wanted]:
 
 def test_what_is_not_counted_has_a_reason(tmp_path: Path, asked: list[Wanted]) -> None:
     context = a_context(tmp_path)
-    [book] = context.measurement.participants.books
-    book.excluded["fast"] = "gates failed"
+    [state] = context.measurement.participants.states
+    state.excluded["fast"] = "gates failed"
     run_instructions(context, [(PREFILL, "fast"), (PREFILL, "team006_before"), (PREFILL, "candle"), ("other", "fast")])
     [wanted] = asked
     assert wanted.pairs == ((PREFILL, "team006_before"),) and wanted.folder == tmp_path
@@ -357,7 +357,7 @@ def test_what_is_not_counted_has_a_reason(tmp_path: Path, asked: list[Wanted]) -
         ("other", "fast"): "the workload is not in this run",
         (PREFILL, "team006_before"): "only asked for",
     }
-    book.call_ns["team006_before"] = 2e9
+    state.call_ns["team006_before"] = 2e9
     run_instructions(context, [(PREFILL, "team006_before")])
     assert len(asked) == 1 and "a call takes 2 s" in reasons_of(context)["team006_before"]
 
@@ -373,20 +373,20 @@ def test_functions_are_counted_in_a_process_of_their_own_as_often_as_they_are_sh
     setting = replace(given, folders={}, functions=plan.functions.sources, calls=plan.calls())
     measurement = Measurement(plan.experiments, setting)
     context = replace(context, measurement=measurement)
-    measurement.participants.books[0].call_ns |= {"sorts": 20_000.0, "sorts_twice": 40_000.0}
+    measurement.participants.states[0].call_ns |= {"sorts": 20_000.0, "sorts_twice": 40_000.0}
     run_instructions(context, everything(context))
     [wanted] = asked
-    assert wanted.folder is None and [name for _, name in wanted.pairs] == [FUNCTION_YARDSTICK, "sorts", "sorts_twice"]
+    assert wanted.folder is None and [name for _, name in wanted.pairs] == [FUNCTION_REFERENCE, "sorts", "sorts_twice"]
     assert wanted.called["words"][1] == 500 == counting.COUNTED_NS / 20_000
     assert counting.calls_of_functions([90e6]) == counting.INPUTS
     assert counting.calls_of_functions([10.0]) == counting.MOST_CALLS == counting.calls_of_functions([0.0])
 
 
-def test_everything_is_all_that_can_be_counted_the_yardstick_first(tmp_path: Path) -> None:
+def test_everything_is_all_that_can_be_counted_the_reference_benchmark_first(tmp_path: Path) -> None:
     """`--count-instructions`: no controls, but also what was excluded, whose reason is then in the file."""
     context = a_context(tmp_path)
-    [book] = context.measurement.participants.books
-    book.excluded["fast"] = "gates failed"
+    [state] = context.measurement.participants.states
+    state.excluded["fast"] = "gates failed"
     assert everything(context) == [(PREFILL, name) for name in ("yardstick", "team006_before", "fast")]
     generation = a_context(tmp_path / "another", workload="generate-tiny-t8-n6-b1")
     assert everything(generation) == []

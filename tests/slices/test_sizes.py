@@ -35,7 +35,7 @@ from llama_workbench.harness.spec.sample import Round, Sample
 from llama_workbench.harness.spec.words import Word
 from llama_workbench.harness.stats.confidence import LookPlan
 from llama_workbench.harness.store.folder import RunFolder
-from llama_workbench.harness.store.schema import FORMAT, LIFE, manifest_of
+from llama_workbench.harness.store.schema import FORMAT, UNIT, manifest_of
 from studies.simulated_sizes import PAIRS, rates, truth
 from tests import kills
 from tests.measure.test_measure import run
@@ -348,7 +348,7 @@ def a_run(
         for name, size in names.items()
     ]
     content = {
-        "format": FORMAT, "unit": LIFE, "id": "run", "status": "complete", "mode": "compare", "alpha": 0.01, "seed": 1,
+        "format": FORMAT, "unit": UNIT, "id": "run", "status": "complete", "mode": "compare", "alpha": 0.01, "seed": 1,
         "command": ["pytest", "--benchmark"], "environment": dict(ENVIRONMENT), "experiments": experiments,
         "ad_hoc": [[sides[0], other] for other in sides[1:]],
     }  # fmt: skip

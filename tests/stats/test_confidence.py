@@ -63,7 +63,7 @@ def test_an_early_look_is_students_and_tells_large_differences_alone() -> None:
 
 @pytest.mark.parametrize("noise", EARLY_NOISE)
 def test_early_looks_leave_out_the_truth_less_often_than_they_may(noise: str) -> None:
-    """Also where lives are of two kinds, of which so few may all be of one."""
+    """Also where processes are of two kinds, of which so few may all be of one."""
     rate = early_misses(20_000, EARLY_NOISE[noise], np.random.default_rng(3))
     assert rate <= EARLY_SHARE * ALPHA + 3 * math.sqrt(EARLY_SHARE * ALPHA / 20_000)
 

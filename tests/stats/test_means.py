@@ -69,7 +69,7 @@ def test_the_interval_of_two_samples_misses_as_often_as_it_says(noise: str) -> N
     misses, trials = 0, 3000
     for _ in range(trials):
         a, b = rng.standard_normal(14), 2 * rng.standard_normal(30)
-        if noise == "busy":  # one life in ten is disturbed, and always the same way
+        if noise == "busy":  # one process in ten is disturbed, and always the same way
             b += 20 * (rng.random(30) < 0.1)
         low, high = trimmed_mean(a).minus(trimmed_mean(b)).ends(0.01)  # type: ignore[union-attr, arg-type]
         misses += not low <= 0 <= high

@@ -304,7 +304,7 @@ def test_a_changed_digit_in_a_journal_is_told(tmp_path: Path) -> None:
 def test_rounds_that_run_json_counted_and_the_journal_lacks_are_told(tmp_path: Path) -> None:
     run = journal_of(tmp_path)
     workload = {"workload": {"name": "prefill-tiny-t16"}, "variants": [], "rounds": 3}
-    run.write_json("run.json", {"format": 1, "unit": "life", "experiments": [workload]})
+    run.write_json("run.json", {"format": 1, "unit": "process", "experiments": [workload]})
     run.read_samples()
     path = run.path / "samples.jsonl"
     path.write_text("".join(path.read_text().splitlines(keepends=True)[:2]))

@@ -24,7 +24,7 @@ from llama_workbench.harness.spec.sample import Round, Sample
 from llama_workbench.harness.spec.table import NameColumn, Table
 from llama_workbench.harness.store.files import RunError, RunWarning
 from llama_workbench.harness.store.folder import RunFolder, describe, list_runs
-from llama_workbench.harness.store.schema import FORMAT, LIFE
+from llama_workbench.harness.store.schema import FORMAT, UNIT
 from llama_workbench.harness.store.tables import COLUMNS, data_base, read_table, table_of, write_table
 from tests.tables import table_of as table_from
 
@@ -41,7 +41,7 @@ def a_round(number: int, workload: str = "prefill-tiny-t16", process: int = 0) -
 def a_manifest(**changes: object) -> dict[str, object]:
     manifest: dict[str, object] = {
         "format": FORMAT,
-        "unit": LIFE,
+        "unit": UNIT,
         "id": "r1",
         "started": "2026-01-02T03:04:05+00:00",
         "status": "complete",
@@ -197,7 +197,7 @@ from llama_workbench.harness.store.folder import RunFolder
 resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, 20_000))
 run = RunFolder(sys.argv[1])
 said = {}
-run.write_json("run.json", {"format": 1, "unit": "life", "small": True})
+run.write_json("run.json", {"format": 1, "unit": "process", "small": True})
 number = 0
 try:
     while True:
@@ -207,7 +207,7 @@ except RunError as error:
     said["append"] = str(error)
 said["rounds"] = number
 try:
-    run.write_json("run.json", {"format": 1, "unit": "life", "large": "x" * 2_000_000})
+    run.write_json("run.json", {"format": 1, "unit": "process", "large": "x" * 2_000_000})
 except RunError as error:
     said["json"] = str(error)
 try:
@@ -230,7 +230,7 @@ def test_a_disk_without_room_loses_nothing(tmp_path: Path) -> None:
     assert f"{folder}/samples.jsonl: cannot append a round" in said["append"] and "Free some space" in said["append"]
     assert "run.json: cannot be written" in said["json"] and "the earlier file is untouched" in said["json"]
     run = RunFolder(folder)
-    assert run.read_manifest() == {"format": 1, "unit": "life", "small": True}
+    assert run.read_manifest() == {"format": 1, "unit": "process", "small": True}
     rounds = sorted(run.read_samples().frame()["round"].unique())  # and no warning: warnings are errors here
     assert rounds == list(range(said["rounds"])) and not list(folder.glob(".*.tmp"))
 
@@ -339,17 +339,20 @@ def test_parquet_from_another_writer_is_read(run: RunFolder) -> None:
         (b'{"format": 2}', "format 2, and this workbench reads format 1"),
         (b'{"format": true}', "format True"),
         (b"{}", "format None"),
-        (b'{"format": 1, "unit": "life", "experiments": {}}', r": experiments = \{\}, expected a valid list"),
-        (b'{"format": 1, "unit": "life", "excluded": 0}', ": excluded = 0, expected a valid list"),
+        (b'{"format": 1, "unit": "process", "experiments": {}}', r": experiments = \{\}, expected a valid list"),
+        (b'{"format": 1, "unit": "process", "excluded": 0}', ": excluded = 0, expected a valid list"),
         (
-            b'{"format": 1, "unit": "life", "experiments": [{"workload": "w"}]}',
+            b'{"format": 1, "unit": "process", "experiments": [{"workload": "w"}]}',
             r"experiments\[0\]\.workload = 'w', expected an object",
         ),
         (
-            b'{"format": 1, "unit": "life", "experiments": [{"workload": {}, "variants": []}]}',
+            b'{"format": 1, "unit": "process", "experiments": [{"workload": {}, "variants": []}]}',
             r"experiments\[0\]\.workload\.name is missing",
         ),
-        (b'{"format": 1, "unit": "life", "experiments": [], "environment": 3}', "environment = 3, expected an object"),
+        (
+            b'{"format": 1, "unit": "process", "experiments": [], "environment": 3}',
+            "environment = 3, expected an object",
+        ),
     ],
 )
 def test_damaged_manifests(run: RunFolder, content: bytes, message: str) -> None:

@@ -287,13 +287,13 @@ def test_the_loop_stops_by_the_numbers_that_are_judged(tmp_path):
                 first, rest = rng.randrange(1_000, 2_000), rng.randrange(50_000, 60_000)
                 whole = (first + rest, first + rest + 9)
                 rows.append(Sample(variant, sub_round, place, 32, 1, *whole, 0, first, first + 5))
-        finished = Round(name, 1 + index // 2, index, tuple(rows))  # two rounds a life
+        finished = Round(name, 1 + index // 2, index, tuple(rows))  # two rounds a process
         rule.add(finished)
         folder.append_round(finished)
-    rule.end_life()
+    rule.end_process()
     folder.finish()
     manifest = {
-        "unit": "life",
+        "unit": "process",
         "experiments": [
             {
                 "workload": {"name": name, "kind": "generate", "new_tokens": 32},

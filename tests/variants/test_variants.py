@@ -425,14 +425,14 @@ def test_an_unknown_name_suggests_the_nearest():
         variants.get("team06_before")
 
 
-def test_the_yardstick_is_frozen():
+def test_the_reference_benchmark_is_frozen():
     digest = hashlib.sha256((FOLDER / "yardstick.py").read_bytes()).hexdigest()
     assert digest == "2801c751ce50cbd56bcc8b580ec78174e08b48b2c064787b7ce715bbadc17a28", (
         "yardstick.py must not change: saved runs are compared by it"
     )
 
 
-def test_the_yardstick_of_functions_is_frozen():
+def test_the_reference_benchmark_of_functions_is_frozen():
     file = FOLDER / "function_yardstick.py"
     digest = hashlib.sha256(file.read_bytes()).hexdigest()
     assert digest == "00a84f65dedce66ee9133397e06fdbfd6c9e646db26a0b3fdaeb1aa30ad89756", (

@@ -130,7 +130,7 @@ def test_who_fails_when_measured_again_is_left_out_and_not_whoever_is_faster(
     comparison, excluded = Comparison("w", "mine", "theirs"), []
     side = getattr(comparison, failed)
     measurement = Mock()
-    measurement.participants.exclude = lambda name, reason, book: excluded.append((name, reason))
+    measurement.participants.exclude = lambda name, reason, state: excluded.append((name, reason))
     outcomes = (
         WorkerFailed("runs out of memory", [comparison.variant, comparison.baseline].index(side)),
         passes.Wrong(side, "logits off"),

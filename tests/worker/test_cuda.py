@@ -261,8 +261,8 @@ def test_an_engine_is_named_and_left_out_on_cuda(tmp_path: Path) -> None:
     reason = "an engine that computes on the CPU; this run measures on cuda"
     assert found.participants.excluded == {"candle_engine": reason}
     assert progress.notes == ["candle_engine is left out"]
-    assert all("candle_engine" not in book.remaining().entered() for book in found.participants.books)
-    assert {book.record().clock.default for book in found.participants.books} == {"device"}
+    assert all("candle_engine" not in state.remaining().entered() for state in found.participants.states)
+    assert {state.record().clock.default for state in found.participants.states} == {"device"}
 
 
 @pytest.fixture(scope="module")

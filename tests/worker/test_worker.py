@@ -54,7 +54,7 @@ def test_variants_have_as_many_calls_in_a_sample_unless_they_differ_by_more_than
 
 
 @pytest.mark.parametrize("function_ms", [0.001, 0.2, 5.0])
-def test_the_yardstick_of_functions_changes_nothing_of_the_samples_of_others(function_ms: float) -> None:
+def test_the_reference_benchmark_of_functions_changes_nothing_of_the_samples_of_others(function_ms: float) -> None:
     work = Workload(name="texts", kind="call", geometry="", tokens=1, payload="mine.py:texts", description="texts")
     times = {"old": function_ms * MS, "new": 1.2 * function_ms * MS}
     alone, beside = (

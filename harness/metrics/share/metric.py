@@ -13,7 +13,7 @@ from pydantic import AfterValidator, Field, model_validator
 from llama_workbench.variants.phase_map import DENOMINATORS
 
 from ...evidence.evidence import Evidence
-from ...measure.passes import Asked, ask_in_lives, measured_by
+from ...measure.passes import Asked, ask_in_processes, measured_by
 from ...spec.hypotheses import Name, no_repeats
 from ...spec.sample import PhaseTime
 from ...spec.table import Table
@@ -57,8 +57,8 @@ ANOTHER_SESSION = "the interval is of this pass: where the machine is slower, sh
 SHORT = 0.2
 """Of shares below this that is said. A slower machine takes more from small operations."""
 
-PHASE_LIVES = 12
-"""Lives of the pass, with a round each: fixed beforehand, as the t interval over them asks for."""
+PHASE_PROCESSES = 12
+"""Processes of the pass, with a round each: fixed beforehand, as the t interval over them asks for."""
 
 
 class ShareHypothesis(VariantHypothesis):
@@ -115,13 +115,13 @@ class ShareMetric(IntervalMetric[ShareHypothesis]):
         facts: dict[tuple[str, str], dict[str, Any]] = dict.fromkeys(subjects(hypotheses), nothing)
         wanted = {
             workload: names
-            for workload, (_, book) in measured_by(context.measurement).items()
-            if (names := [name for name in book.remaining().variants if (workload, name) in facts])
+            for workload, (_, state) in measured_by(context.measurement).items()
+            if (names := [name for name in state.remaining().variants if (workload, name) in facts])
         }
 
         def once(asked: Asked) -> dict[str, Any]:
-            threads = asked.book.experiment.workload.threads
-            return {"rounds": 1, "wall": threads > 1 or any(name in asked.book.wall_variants for name in asked.names)}
+            threads = asked.state.experiment.workload.threads
+            return {"rounds": 1, "wall": threads > 1 or any(name in asked.state.wall_variants for name in asked.names)}
 
         def write(asked: Mapping[str, Asked], done: float) -> None:
             context.progress.step(f"phases on {len(asked)} workloads", done, math.nan)
@@ -131,7 +131,7 @@ class ShareMetric(IntervalMetric[ShareHypothesis]):
                 PHASE_FACTS, [{"workload": w, "variant": v, **fact} for (w, v), fact in now.items()]
             )
 
-        ask_in_lives(context.measurement, wanted, "phases", PHASE_LIVES, once, write)
+        ask_in_processes(context.measurement, wanted, "phases", PHASE_PROCESSES, once, write)
 
     def read(self, folder: RunFolder) -> TimedPhases | None:
         """What was timed; None where that is nothing."""
@@ -155,7 +155,7 @@ class ShareMetric(IntervalMetric[ShareHypothesis]):
 
 
 def _facts(asked: Asked) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Of each variant of a workload what phases.json says; the first life's answer counts."""
+    """Of each variant of a workload what phases.json says; the first process's answer counts."""
     of_variants = {name: fact for _, answer in reversed(asked.answers) for name, fact in answer["facts"].items()}
     of_variants |= {name: {"reason": reason} for name, reason in asked.lost.items()}
     busy = statistics.median(asked.busy) if asked.busy else None

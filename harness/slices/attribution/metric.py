@@ -191,9 +191,9 @@ def attribute(
     """
     cells, weights = grid.cells(), contrasts(grid)
     times, bias = whole_processes(evidence.times(workload, *cells)), evidence.bias(workload)
-    metric, refused = f"{evidence.clocks.of(workload, *cells)} time", refusal(evidence, workload, grid)
+    clock, refused = evidence.clocks.of(workload, *cells), refusal(evidence, workload, grid)
     plan = evidence.design.plan(workload, alpha)
-    dummy = _dummy(dummy_series(times, evidence.seed), workload, metric, plan)
+    dummy = _dummy(dummy_series(times, evidence.seed), workload, clock, plan)
     confounds = ("the dummy factor's interval leaves out 1",) if dummy.verdict == Word.FIRED else ()
     incomplete: tuple[str, ...] = ()
     if times.incomplete:
@@ -208,7 +208,7 @@ def attribute(
             workload=workload,
             variant=f"{name} new",
             baseline=f"{name} old",
-            metric=metric,
+            metric=f"{clock} time",
             confounds=confounds,
             not_evidence=refused,
             bias=bias,
@@ -217,7 +217,7 @@ def attribute(
         )
         words = {Word.SUPPORTED: Word.SAME, Word.REFUTED: Word.FASTER if effect.low > 1 else Word.SLOWER}
         verdict, notes = words.get(effect.verdict, effect.verdict), effect.notes + incomplete
-        effects[name] = replace(effect, seconds=0.0, verdict=verdict, notes=notes)
+        effects[name] = replace(effect, clock=clock, seconds=0.0, verdict=verdict, notes=notes)
     share = None
     if refused is None and not confounds and _trusted(times, weights, plan):
         share = _share(effects[ARCHITECTURE], effects[OPERATIONS], bias)
@@ -248,12 +248,12 @@ def verdict_on(attribution: Attribution, claimed: str) -> Word:
     return Word.SUPPORTED if attribution.answer == claimed else Word.REFUTED
 
 
-def _dummy(series: NDArray[np.float64], workload: str, metric: str, plan: LookPlan) -> Effect:
+def _dummy(series: NDArray[np.float64], workload: str, clock: str, plan: LookPlan) -> Effect:
     interval = running_interval(series, plan)
     fired = interval.unstable or not interval.low <= 0 <= interval.high
     ratio, low, high = (math.exp(end) for end in (interval.centre, interval.low, interval.high))
     return Effect(
-        workload=workload, variant=f"{DUMMY} new", baseline=f"{DUMMY} old", metric=metric,
+        workload=workload, variant=f"{DUMMY} new", baseline=f"{DUMMY} old", metric=f"{clock} time", clock=clock,
         ratio=ratio, low=low, high=high, rounds=interval.n, seconds=0.0, verdict=Word.FIRED if fired else Word.PASSED,
     )  # fmt: skip
 

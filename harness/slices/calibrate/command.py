@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 FILE = Path("results/calibration.jsonl")
 MINUTES = 5.0
 BUDGETS = {"functions": 8.0, "allocations": 30.0, "models": 60.0}
-"""Seconds of rounds where none were given: a verdict needs a dozen lives. Where each side has its own, and with torch,
-they begin slowly."""
+"""Seconds of rounds where none were given: a verdict needs a dozen processes. Where each side has its own, and with
+torch, they begin slowly."""
 
 MOST_FAILURES = 3
 """Trials in a row that end the measuring if none of them could be made."""

@@ -54,7 +54,7 @@ class FleetFolder:
         """Begin run.json and claims.json. facts: what else run.json holds (`started`, `command`, `alpha`, ...). Raises
         RunError."""
         self.run.write_json(CLAIMS, [each.stored() if isinstance(each, Claim) else each for each in claims])
-        content = {"format": schema.FORMAT, "unit": schema.LIFE, "id": self.path.resolve().name, "status": status}
+        content = {"format": schema.FORMAT, "unit": schema.UNIT, "id": self.path.resolve().name, "status": status}
         facts = plain({**facts, "machines": self._listed(machines), "experiments": []})
         self.run.write_json(MANIFEST, {**content, "mode": FLEET, **facts})
 

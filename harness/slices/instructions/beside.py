@@ -5,7 +5,7 @@ Does a call of a variant execute more instructions than in the other run?
 Where blocks of memory lie is another thing in every process, and what allocators do depends on it. So what lies inside
 them is left out (see `counting.ALLOCATORS`); who asks for memory more often still executes more around it. No other
 program changes a count, and nor does the model of the processor, as long as torch chooses the same kernels. Whether
-anything beside the variant did is seen by the yardstick, whose code never changes.
+anything beside the variant did is seen by the reference benchmark, whose code never changes.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from llama_workbench.variants import FUNCTION_YARDSTICK, YARDSTICK
+from llama_workbench.variants import FUNCTION_REFERENCE, REFERENCE_BENCHMARK
 
 from ...baselines.regressions import Answer, Counted, CountedRun, Row, cannot_tell, is_subject, unlike_runs
 from ...baselines.thresholds import Thresholds, What
@@ -47,11 +47,13 @@ def change(base: Sequence[Instructions], new: Sequence[Instructions], workload: 
     """What became of a variant's count. Raises ValueError with the reason where nothing can be said."""
     old, now = _record(base, workload, variant, "base"), _record(new, workload, variant, "new")
     changed = _change(old, now)
-    yardstick = FUNCTION_YARDSTICK if now.inputs else YARDSTICK
+    reference_benchmark = FUNCTION_REFERENCE if now.inputs else REFERENCE_BENCHMARK
     try:
-        beside = _change(_record(base, workload, yardstick, "base"), _record(new, workload, yardstick, "new"))
+        beside = _change(
+            _record(base, workload, reference_benchmark, "base"), _record(new, workload, reference_benchmark, "new")
+        )
     except ValueError as error:
-        if now.inputs:  # runs of functions may be older than their yardstick
+        if now.inputs:  # runs of functions may be older than their reference benchmark
             return changed
         raise ValueError(f"the reference benchmark: {error}; measure both runs with --count-instructions") from error
     if abs(beside.percent) > beside.half_width:

@@ -32,7 +32,7 @@ from typing import Any
 
 from llama_workbench import variants
 from llama_workbench.datasets.workloads import Workload
-from llama_workbench.variants import FUNCTION_YARDSTICK
+from llama_workbench.variants import FUNCTION_REFERENCE
 
 from ...calls.called import Call
 from ...calls.source import Source
@@ -163,9 +163,9 @@ COUNTED_NS, MOST_CALLS = 10_000_000, 4_000
 """A count of a function is over calls of so much time without callgrind, some 30 million instructions, but of no more
 calls than that."""
 
-YARDSTICK_CALLS = 2 * INPUTS
-"""Of the yardstick of functions, whose call is some 16 million instructions: beside functions of a microsecond it would
-else be called thousands of times."""
+CALLS_OF_REFERENCE = 2 * INPUTS
+"""Of the reference benchmark of functions, whose call is some 16 million instructions: beside functions of a
+microsecond it would else be called thousands of times."""
 
 NOT_INSTALLED = "valgrind is not installed: apt-get install valgrind"
 
@@ -209,7 +209,7 @@ class Wanted:
         workload, variant = pair
         if workload not in self.called:
             return COUNTED_CALLS
-        return YARDSTICK_CALLS if variant == FUNCTION_YARDSTICK else self.called[workload][1]
+        return CALLS_OF_REFERENCE if variant == FUNCTION_REFERENCE else self.called[workload][1]
 
 
 def calls_of_functions(call_ns: Iterable[float]) -> int:

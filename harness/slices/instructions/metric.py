@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from llama_workbench.variants import YARDSTICKS
+from llama_workbench.variants import REFERENCE_BENCHMARKS
 
 from ...calls.called import Call
 from ...evidence.evidence import Evidence
@@ -214,13 +214,14 @@ METRIC = InstructionsMetric()
 
 
 def everything(context: PassContext) -> list[Pair]:
-    """All that is measured and can be counted, without controls; the yardstick first, which is then counted twice."""
+    """All that is measured and can be counted, without controls; the reference benchmark first, which is then
+    counted twice."""
     added = context.measurement.setting.added
     return [
-        (book.experiment.workload.name, name)
-        for book in context.measurement.participants.books
-        for name in sorted(book.experiment.entered(), key=lambda name: name not in YARDSTICKS)
-        if not EnteredName(name).is_control and not cannot_count(book.experiment.workload, name, added)
+        (state.experiment.workload.name, name)
+        for state in context.measurement.participants.states
+        for name in sorted(state.experiment.entered(), key=lambda name: name not in REFERENCE_BENCHMARKS)
+        if not EnteredName(name).is_control and not cannot_count(state.experiment.workload, name, added)
     ]
 
 
@@ -233,18 +234,18 @@ def run_instructions(context: PassContext, wanted: Sequence[Pair]) -> None:
     records: list[dict[str, Any]] = []
     by_folder: dict[Path | None, list[Pair]] = {}
     for pair in dict.fromkeys(wanted):
-        book = places[pair[0]][1] if pair[0] in places else None
-        if reason := _unfit(measurement, book, pair[1]) or lacks():
+        state = places[pair[0]][1] if pair[0] in places else None
+        if reason := _unfit(measurement, state, pair[1]) or lacks():
             records.append(no_count(pair, reason))
-        elif book is not None:
-            by_folder.setdefault(book.folder, []).append(pair)
+        elif state is not None:
+            by_folder.setdefault(state.folder, []).append(pair)
     for folder, pairs in by_folder.items():
-        books = {name: places[name][1] for name, _ in pairs}
-        called = {name: _called(measurement, book) for name, book in books.items() if book.folder is None}
+        states = {name: places[name][1] for name, _ in pairs}
+        called = {name: _called(measurement, state) for name, state in states.items() if state.folder is None}
         records += count(
             Wanted(
                 folder,
-                tuple(book.experiment.workload for book in books.values()),
+                tuple(state.experiment.workload for state in states.values()),
                 tuple(pairs),
                 measurement.setting.added,
                 context.seed,
@@ -252,7 +253,7 @@ def run_instructions(context: PassContext, wanted: Sequence[Pair]) -> None:
                 called,
                 torch=folder is not None or any(places[name][0].torch for name, _ in pairs),
                 limits={
-                    (name, variant): COUNT_SECONDS + SLOWER * books[name].call_ns.get(variant, 0.0) / 1e9
+                    (name, variant): COUNT_SECONDS + SLOWER * states[name].call_ns.get(variant, 0.0) / 1e9
                     for name, variant in pairs
                 },
             ),
@@ -267,17 +268,17 @@ def run_instructions(context: PassContext, wanted: Sequence[Pair]) -> None:
     context.folder.write_json(INSTRUCTIONS, records)
 
 
-def _called(measurement: Measurement, book: ExperimentState) -> tuple[Call, int]:
+def _called(measurement: Measurement, state: ExperimentState) -> tuple[Call, int]:
     """What the functions of a workload are called with, and how often for a count."""
-    name = book.experiment.workload.name
-    return measurement.setting.calls[name], calls_of_functions(book.call_ns.values())
+    name = state.experiment.workload.name
+    return measurement.setting.calls[name], calls_of_functions(state.call_ns.values())
 
 
-def _unfit(measurement: Measurement, book: ExperimentState | None, variant: str) -> str | None:
+def _unfit(measurement: Measurement, state: ExperimentState | None, variant: str) -> str | None:
     """Why a variant is not counted on a workload; None where it can be tried."""
-    if (reason := not_measured(measurement, book, variant)) or book is None:
+    if (reason := not_measured(measurement, state, variant)) or state is None:
         return reason
-    if (seconds := book.call_ns.get(variant, 0.0) / 1e9) > MOST_CALL_SECONDS:
+    if (seconds := state.call_ns.get(variant, 0.0) / 1e9) > MOST_CALL_SECONDS:
         most = f"calls of up to {MOST_CALL_SECONDS:g} s are counted"
         return f"a call takes {seconds:.2g} s, and callgrind makes it some 1,000 times slower: {most}"
-    return cannot_count(book.experiment.workload, variant, measurement.setting.added)
+    return cannot_count(state.experiment.workload, variant, measurement.setting.added)

@@ -10,7 +10,7 @@ import torch
 from llama_workbench import variants
 from llama_workbench.datasets import geometries
 from llama_workbench.datasets.lengths import call_lengths, warmup_length
-from llama_workbench.variants import YARDSTICK, Variant
+from llama_workbench.variants import REFERENCE_BENCHMARK, Variant
 
 from ...worker.correctness import small_weights
 from ...worker.state import Bench, Worker
@@ -20,7 +20,7 @@ WARM_CALLS = 1
 """Calls of the workload before the count: they fill caches. SMALL_CALLS of a tiny model before them, which cost next to
 nothing, let Python specialise the variant's bytecode."""
 
-WARM_BY = YARDSTICK
+WARM_BY = REFERENCE_BENCHMARK
 """Its call, before the forks, lets callgrind translate what all children execute: they share that."""
 
 

@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from llama_workbench.commands.compare_revisions import INPUTS, asked_screens, condition, inputs_of, measured, shown
 from llama_workbench.commands.shared import MOST_USED, Failure, Listed, ends, print_json, takes, write
-from llama_workbench.variants import YARDSTICKS
+from llama_workbench.variants import REFERENCE_BENCHMARKS
 
 from ...report.comparison import Screen
 from ...spec.comparison import EnteredName
@@ -224,5 +224,5 @@ def _gates(experiment: ExperimentRecord) -> list[ChangeGate]:
             detail=later.get(name) or (gates[name].detail if name in gates else None) or "",
         )
         for name in dict.fromkeys([*experiment.variants, *later])
-        if not EnteredName(name).is_control and name not in YARDSTICKS
+        if not EnteredName(name).is_control and name not in REFERENCE_BENCHMARKS
     ]

@@ -37,19 +37,21 @@ START_SECONDS_EACH = 5.0
 """About what a fresh process takes until it can measure; for the progress bar only."""
 
 
-def _unfit(measurement: Measurement, book: ExperimentState | None, variant: str) -> str | None:
+def _unfit(measurement: Measurement, state: ExperimentState | None, variant: str) -> str | None:
     """Why there is nothing to sweep."""
-    if book is not None and book.experiment.workload.kind != "prefill":
-        return f"memory is swept over the lengths of prefill workloads; this one is {book.experiment.workload.kind}"
-    return not_measured(measurement, book, variant)
+    if state is not None and state.experiment.workload.kind != "prefill":
+        return f"memory is swept over the lengths of prefill workloads; this one is {state.experiment.workload.kind}"
+    return not_measured(measurement, state, variant)
 
 
-def _sweep(measurement: Measurement, group: Group, book: ExperimentState, variant: str, record: dict[str, Any]) -> None:
+def _sweep(
+    measurement: Measurement, group: Group, state: ExperimentState, variant: str, record: dict[str, Any]
+) -> None:
     """Fill in the record."""
-    limit = STEP_SECONDS + CALLS * book.call_ns.get(variant, 0.0) / 1e9
+    limit = STEP_SECONDS + CALLS * state.call_ns.get(variant, 0.0) / 1e9
     try:
-        with closing(measurement.processes.another(group, book, "memory.log")) as process:
-            record |= process.ask("memory_held", limit, workload=book.experiment.workload.name, variant=variant)
+        with closing(measurement.processes.another(group, state, "memory.log")) as process:
+            record |= process.ask("memory_held", limit, workload=state.experiment.workload.name, variant=variant)
     except WorkerFailed as failure:
         record["reason"] = failure.reason
         return
@@ -158,15 +160,15 @@ class MemoryMetric(ExactMetric[MemoryHypothesis]):
         records: list[dict[str, Any]] = []
         pairs = subjects(hypotheses)
         for index, (workload, variant) in enumerate(pairs):
-            group, book = places.get(workload, (None, None))
-            call_seconds = 0.0 if book is None else book.call_ns.get(variant, 0.0) / 1e9
+            group, state = places.get(workload, (None, None))
+            call_seconds = 0.0 if state is None else state.call_ns.get(variant, 0.0) / 1e9
             left = (len(pairs) - index) * (START_SECONDS_EACH + 1.5 * MOST_LENGTHS * call_seconds)
             progress.step(f"memory {workload}: {variant}", index / len(pairs), left)
-            reason = _unfit(measurement, book, variant)
+            reason = _unfit(measurement, state, variant)
             record: dict[str, Any] = {"workload": workload, "variant": variant, "reason": reason}
             begun = time.monotonic()
-            if group is not None and book is not None and reason is None:
-                _sweep(measurement, group, book, variant, record)
+            if group is not None and state is not None and reason is None:
+                _sweep(measurement, group, state, variant, record)
             record["seconds"] = round(time.monotonic() - begun, 3)
             if record["reason"]:
                 progress.note(f"memory of {variant} on {workload}: {record['reason']}")

@@ -264,23 +264,23 @@ class RooflineMetric(IntervalMetric[RooflineHypothesis]):
         for index, (workload, asked) in enumerate(names.items()):
             left = (len(names) - index) * ROOFLINE_SECONDS
             progress.step(f"roofline {workload}: {', '.join(asked)}", index / len(names), left)
-            group, book = places.get(workload, (None, None))
-            gone = measurement.participants.excluded | (book.excluded if book else {})
+            group, state = places.get(workload, (None, None))
+            gone = measurement.participants.excluded | (state.excluded if state else {})
             entries: dict[str, dict[str, Any]]
             entries = {name: {"reason": gone.get(name, "it is not measured in this run")} for name in asked}
             record: dict[str, Any] = {"workload": workload, "reason": None, "variants": entries}
-            if group is None or book is None:
+            if group is None or state is None:
                 record["reason"] = "the workload is not in this run"
-            elif book.experiment.workload.kind == "component":
+            elif state.experiment.workload.kind == "component":
                 record["reason"] = "a component has no roofline: only the work of whole forwards is counted"
             else:
-                here = [name for name in asked if name in book.remaining().variants]
+                here = [name for name in asked if name in state.remaining().variants]
                 limit, what = PASS_SECONDS + ROOFLINE_SECONDS, {"seconds": ROOFLINE_SECONDS}
-                answer, lost = ask_about(measurement, group, book, here, "roofline", limit, ROOFLINE_CALLS, **what)
+                answer, lost = ask_about(measurement, group, state, here, "roofline", limit, ROOFLINE_CALLS, **what)
                 for name, reason in lost.items():
                     progress.note(f"roofline of {name} on {workload}: {reason}")
                 for name in here:
-                    wall = book.experiment.workload.threads > 1 or name in book.wall_variants
+                    wall = state.experiment.workload.threads > 1 or name in state.wall_variants
                     entries[name] = {"clock": "wall" if wall else "cpu", "reason": lost.get(name)}
                 record |= {"cache_bytes": last_level_cache_bytes(), **(answer or {})}
             records.append(record)

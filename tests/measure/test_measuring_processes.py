@@ -1,4 +1,4 @@
-"""Lives: processes that are begun anew, with what a process draws once; the unit of every interval."""
+"""Measuring processes: each is begun anew, with what a process draws once; the unit of every interval."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ import numpy as np
 import pytest
 
 from llama_workbench.harness.calls.inputs import Payload
-from llama_workbench.harness.judge.stopping import OpenLives
-from llama_workbench.harness.measure.choosing import LEAST_LIVES, MOST_LIVES, set_horizons
+from llama_workbench.harness.judge.stopping import OpenProcesses
+from llama_workbench.harness.measure.choosing import LEAST_PROCESSES, MOST_PROCESSES, set_horizons
 from llama_workbench.harness.measure.groups import Group
 from llama_workbench.harness.measure.measurement import Schedule
 from llama_workbench.harness.measure.participants import (
-    FIRST_LIVES,
+    FIRST_PROCESSES,
     FIRST_SIDE_SECONDS,
     LEAST_SIDE_SECONDS,
     MOST_SIDE_SECONDS,
     ExperimentState,
-    LifePace,
+    ProcessPace,
 )
-from llama_workbench.harness.measure.passes import Asked, ask_in_lives
+from llama_workbench.harness.measure.passes import Asked, ask_in_processes
 from llama_workbench.harness.measure.processes import WorkerFailed, WorkerProcess
 from llama_workbench.harness.plan.options import Options, Request
 from llama_workbench.harness.session import run as session
@@ -36,10 +36,10 @@ SIDES = """
 import os
 from pathlib import Path
 
-LIFE = Path(__file__).with_name("lives.txt")
-with LIFE.open("a") as lives:
-    lives.write(f"{os.getpid()} {hash('a text')} {len(os.environ['WORKBENCH_LIFE'])} {__name__}\\n")
-BAD = len({line.split()[0] for line in LIFE.read_text().splitlines()}) == 4
+PROCESSES = Path(__file__).with_name("processes.txt")
+with PROCESSES.open("a") as file:
+    file.write(f"{os.getpid()} {hash('a text')} {len(os.environ['WORKBENCH_PROCESS'])} {__name__}\\n")
+BAD = len({line.split()[0] for line in PROCESSES.read_text().splitlines()}) == 4
 
 
 def numbers(seed):
@@ -77,49 +77,49 @@ def measured(folder: Path, variant: str, rounds: int, monkeypatch: pytest.Monkey
         return session.Run(session.plan_run(request, options), options, Quiet()).measure()
 
 
-def test_each_life_draws_its_hashes_and_gives_one_value(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_process_draws_its_hashes_and_gives_one_value(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     result = measured(tmp_path, "new", 12, monkeypatch)
-    lives: dict[str, set[tuple[str, str]]] = {}
-    for line in (tmp_path / "lives.txt").read_text().splitlines():
+    processes: dict[str, set[tuple[str, str]]] = {}
+    for line in (tmp_path / "processes.txt").read_text().splitlines():
         process, of_text, filling, _ = line.split()
-        lives.setdefault(process, set()).add((of_text, filling))
-    assert len(lives) > 2 and all(len(drawn) == 1 for drawn in lives.values())
-    assert len({next(iter(drawn)) for drawn in lives.values()}) == len(lives), "no two lives draw the same"
+        processes.setdefault(process, set()).add((of_text, filling))
+    assert len(processes) > 2 and all(len(drawn) == 1 for drawn in processes.values())
+    assert len({next(iter(drawn)) for drawn in processes.values()}) == len(processes), "no two processes draw the same"
     samples, [effect] = result.folder.read_samples().frame(), result.verdicts[0].effects
-    assert effect.rounds == samples["process"].nunique() > 1 and result.manifest.unit == "life"
+    assert effect.rounds == samples["process"].nunique() > 1 and result.manifest.unit == "process"
     assert result.manifest.seed == result.folder.read_manifest()["seed"] != 0
 
 
-def test_a_life_that_fails_is_lost_and_named_and_its_side_stays(
+def test_a_process_that_fails_is_lost_and_named_and_its_side_stays(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     result = measured(tmp_path, "ends", 12, monkeypatch)
     [experiment] = result.manifest.experiments
-    [lost] = experiment.lost_lives
+    [lost] = experiment.lost_processes
     assert (lost.variant, lost.reason) == ("ends", "ends its process (exit code 7)")
     assert not experiment.excluded and lost.process not in set(result.folder.read_samples().frame()["process"])
     assert result.verdicts[0].effects[0].rounds > 1
 
 
-def test_a_life_that_ends_while_it_begins_is_lost_and_named_too(
+def test_a_process_that_ends_while_it_begins_is_lost_and_named_too(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It may be the next one, begun beside this: nobody waits for it, and nobody may draw another for it unseen."""
     monkeypatch.setitem(globals(), "SIDES", SIDES + "\nif BAD:\n    os._exit(7)\n")
     result = measured(tmp_path, "new", 12, monkeypatch)
     [experiment] = result.manifest.experiments
-    [lost] = experiment.lost_lives
+    [lost] = experiment.lost_processes
     assert lost.reason == "ends its process (exit code 7)" and not experiment.excluded
     assert lost.process not in set(result.folder.read_samples().frame()["process"])
     assert result.verdicts[0].effects[0].rounds > 1
 
 
-def test_lives_are_forgiven_to_whoever_was_timed_in_them() -> None:
-    """A tenth of its own: the processes of other models and workloads are none of its lives."""
-    book = ExperimentState(cast(Any, None), None)
+def test_processes_are_forgiven_to_whoever_was_timed_in_them() -> None:
+    """A tenth of its own: the processes of other models and workloads are none of its processes."""
+    state = ExperimentState(cast(Any, None), None)
     for process, names in ((3, "a"), (3, "a"), (4, "ab"), (9, "b")):
-        book.note_life(Round("w", process, 0, tuple(Sample(name, 0, 0, 1, 1, 1, 1, 0) for name in names)))
-    assert [book.lives_of(name) for name in ("a", "b", "c", None)] == [2, 2, 0, 3]
+        state.note_process(Round("w", process, 0, tuple(Sample(name, 0, 0, 1, 1, 1, 1, 0) for name in names)))
+    assert [state.processes_of(name) for name in ("a", "b", "c", None)] == [2, 2, 0, 3]
 
 
 GIVEN = """
@@ -156,7 +156,7 @@ def test_both_sides_of_a_round_are_given_the_same_inputs(tmp_path: Path, monkeyp
     for line in (tmp_path / "given.txt").read_text().splitlines():
         process, side, seed = line.split()
         given.setdefault(process, {}).setdefault(side, []).append(seed)
-    # the first life has the gates, and the last was begun and not needed
+    # the first process has the gates, and the last was begun and not needed
     timed = [[*map(set, sides.values())] for sides in given.values() if min(map(len, sides.values())) > 9][1:]
     assert len(timed) >= 2
     for one, other in timed:
@@ -167,7 +167,7 @@ def test_both_sides_of_a_round_are_given_the_same_inputs(tmp_path: Path, monkeyp
 def test_a_side_that_imports_torch_has_it_before_it_is_imported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its gate begins again with torch, which is watched from then on; later lives have it from the start."""
+    """Its gate begins again with torch, which is watched from then on; later processes have it from the start."""
     begun: list[bool] = []
     init = WorkerProcess.__init__
 
@@ -204,15 +204,15 @@ def round_of(process: int, number: int, slower: float) -> Round:
     return Round("w", process, number, samples)
 
 
-def test_a_life_counts_once_it_is_over() -> None:
-    lives = OpenLives()
+def test_a_process_counts_once_it_is_over() -> None:
+    processes = OpenProcesses()
     first, second, third = round_of(1, 0, 1.1), round_of(1, 1, 1.2), round_of(2, 2, 1.3)
-    assert [*lives.add(first), *lives.add(second)] == []
-    assert list(lives.add(third)) == [[first, second]]
-    assert list(lives.end(1)) == [] and list(lives.end(2)) == [[third]] and list(lives.end()) == []
+    assert [*processes.add(first), *processes.add(second)] == []
+    assert list(processes.add(third)) == [[first, second]]
+    assert list(processes.end(1)) == [] and list(processes.end(2)) == [[third]] and list(processes.end()) == []
 
 
-def test_rounds_of_a_life_give_one_value() -> None:
+def test_rounds_of_a_process_give_one_value() -> None:
     rounds = [round_of(1, 0, 1.1), round_of(1, 1, 1.2), round_of(1, 2, 1.6), round_of(2, 3, 1.0)]
     found = differences(log_times_of_rounds(rounds, clock="cpu"), baseline="old", variant="new")
     assert np.exp(found.values) == pytest.approx([1.2, 1.0], rel=1e-3), "the median of its rounds"
@@ -232,19 +232,19 @@ def test_the_horizon_is_known_by_costs_and_kept(tmp_path: Path, monkeypatch: pyt
         horizons.append(state.horizon)
         set_horizons([group], 2 * seconds)
         assert state.horizon == horizons[-1], "a run that goes on keeps it"
-    assert horizons == sorted(horizons) and (horizons[0], horizons[-1]) == (LEAST_LIVES, MOST_LIVES)
+    assert horizons == sorted(horizons) and (horizons[0], horizons[-1]) == (LEAST_PROCESSES, MOST_PROCESSES)
     assert len(set(horizons)) > 2
 
 
-# -- how lives differ --------------------------------------------------------------------------------------------------
+# -- how processes differ ----------------------------------------------------------------------------------------------
 
 
-def drawn(lives: int, pairs: int, processes: float, clock: float, quantile: float | None = None) -> LogTimes:
-    """Times of two sides whose log ratio is 0.2 and moves by `processes` a life, by `clock` a pair."""
+def drawn(count: int, pairs: int, processes: float, clock: float, quantile: float | None = None) -> LogTimes:
+    """Times of two sides whose log ratio is 0.2 and moves by `processes` a process, by `clock` a pair."""
     draw = np.random.default_rng(7)
-    logs = np.zeros((lives, pairs, 2))
-    logs[:, :, 0] = 0.2 + draw.normal(0, processes, (lives, 1)) + draw.normal(0, clock, (lives, pairs))
-    rounds = tuple((number, 0) for number in range(lives))
+    logs = np.zeros((count, pairs, 2))
+    logs[:, :, 0] = 0.2 + draw.normal(0, processes, (count, 1)) + draw.normal(0, clock, (count, pairs))
+    rounds = tuple((number, 0) for number in range(count))
     return LogTimes(("old", "new"), rounds, logs, np.zeros_like(logs), np.ones_like(logs), quantile)
 
 
@@ -255,12 +255,12 @@ def test_what_differs_between_processes_is_told_from_what_the_clock_leaves_open(
 ) -> None:
     found = spread(drawn(2000, pairs, processes, clock), baseline="old", variant="new")
     assert found is not None and len(found.values) == 2000 and np.mean(found.values) == pytest.approx(0.2, abs=0.003)
-    of_a_life = clock * {2: 0.707, 3: 0.670, 25: 0.248}[pairs]  # of a median of so many, from tables
-    assert found.clock == pytest.approx(of_a_life, rel=0.1)
-    assert found.processes == pytest.approx(processes, rel=0.1, abs=0.4 * of_a_life)
+    of_a_process = clock * {2: 0.707, 3: 0.670, 25: 0.248}[pairs]  # of a median of so many, from tables
+    assert found.clock == pytest.approx(of_a_process, rel=0.1)
+    assert found.processes == pytest.approx(processes, rel=0.1, abs=0.4 * of_a_process)
 
 
-def test_where_lives_say_nothing_of_themselves_nothing_is_told() -> None:
+def test_where_processes_say_nothing_of_themselves_nothing_is_told() -> None:
     assert spread(drawn(40, 1, 0.02, 0.01), baseline="old", variant="new") is None
     assert spread(drawn(4, 20, 0.02, 0.01), baseline="old", variant="new") is None
     assert spread(drawn(40, 20, 0.02, 0.01, quantile=0.9), baseline="old", variant="new") is None
@@ -270,24 +270,24 @@ def test_where_lives_say_nothing_of_themselves_nothing_is_told() -> None:
 # -- passes ------------------------------------------------------------------------------------------------------------
 
 
-class LivesOfGroups:
-    """In place of processes, which cannot be made to fail in one life alone: notes what they are asked."""
+class ProcessesOfGroups:
+    """In place of processes, which cannot be made to fail in one process alone: notes what they are asked."""
 
     def __init__(self, groups: list[str], fails: tuple[str, int] | None = None) -> None:
-        books = {group: [self.book(f"{group} {name}") for name in ("short", "long")] for group in groups}
-        self.groups = [SimpleNamespace(books=books[group], name=group, used={}) for group in groups]
+        states = {group: [self.state(f"{group} {name}") for name in ("short", "long")] for group in groups}
+        self.groups = [SimpleNamespace(states=states[group], name=group, used={}) for group in groups]
         self.asked: list[tuple[str, int, tuple[str, ...]]] = []
         self.fails, self.number, self.ended = fails, 0, 0
 
     @staticmethod
-    def book(name: str) -> SimpleNamespace:
+    def state(name: str) -> SimpleNamespace:
         return SimpleNamespace(name=name)
 
-    def next_life(self, group: Any) -> SimpleNamespace:
+    def next_process(self, group: Any) -> SimpleNamespace:
         self.number += 1
-        return SimpleNamespace(number=self.number, process=SimpleNamespace(ask=self.ask))
+        return SimpleNamespace(number=self.number, worker=SimpleNamespace(ask=self.ask))
 
-    def take_in(self, group: Any, book: Any, names: list[str]) -> None:
+    def take_in(self, group: Any, state: Any, names: list[str]) -> None:
         self.turn = group.name
 
     def begin_ahead(self, group: Any) -> None:
@@ -303,47 +303,47 @@ class LivesOfGroups:
         return {}
 
 
-def asked_in_lives(processes: LivesOfGroups, lives: int) -> tuple[dict[str, Asked], list[float]]:
+def asked_in_processes(processes: ProcessesOfGroups, times: int) -> tuple[dict[str, Asked], list[float]]:
     measurement = SimpleNamespace(processes=processes, setting=SimpleNamespace(seed=3))
     told: list[tuple[dict[str, Asked], float]] = []
-    wanted = {book.name: ["a", "b"] for group in processes.groups for book in group.books}
-    ask_in_lives(cast(Any, measurement), wanted, "phases", lives, lambda asked: {}, lambda *now: told.append(now))
+    wanted = {state.name: ["a", "b"] for group in processes.groups for state in group.states}
+    ask_in_processes(cast(Any, measurement), wanted, "phases", times, lambda asked: {}, lambda *now: told.append(now))
     return told[-1][0], [done for _, done in told]
 
 
-def test_lives_of_a_pass_take_turns_so_that_each_workload_has_the_whole_time() -> None:
-    processes = LivesOfGroups(["15m", "7b"])
-    asked, done = asked_in_lives(processes, lives=3)
+def test_processes_of_a_pass_take_turns_so_that_each_workload_has_the_whole_time() -> None:
+    processes = ProcessesOfGroups(["15m", "7b"])
+    asked, done = asked_in_processes(processes, times=3)
     turns = [workload.split()[0] for workload, _, _ in processes.asked]
-    assert turns == ["15m", "15m", "7b", "7b"] * 3, "one life of every group, then the next of every group"
+    assert turns == ["15m", "15m", "7b", "7b"] * 3, "one process of every group, then the next of every group"
     assert all(len(of.answers) == 3 and not of.lost for of in asked.values())
     assert done == sorted(done) and done[0] == 0 and done[-1] == 1
-    assert processes.number == 6, "a life asks about all workloads of its checkpoint"
+    assert processes.number == 6, "a process asks about all workloads of its checkpoint"
 
 
-def test_who_fails_in_a_life_of_a_pass_is_left_out_and_the_others_have_all_their_lives() -> None:
-    asked, _ = asked_in_lives(processes := LivesOfGroups(["15m"], fails=("15m long", 2)), lives=3)
+def test_who_fails_in_a_process_of_a_pass_is_left_out_and_the_others_have_all_their_processes() -> None:
+    asked, _ = asked_in_processes(processes := ProcessesOfGroups(["15m"], fails=("15m long", 2)), times=3)
     assert asked["15m long"].lost == {"b": "it died"} and not asked["15m short"].lost
     assert [len(of.answers) for of in asked.values()] == [3, 3]
     assert processes.asked[-1][2] in (("a",), ("a", "b")) and processes.ended
 
 
-def test_a_life_of_functions_samples_for_what_is_left_beside_all_else_that_it_takes() -> None:
-    pace = LifePace(life_seconds=0.5, sides=2, lives=FIRST_LIVES)
+def test_a_process_of_functions_samples_for_what_is_left_beside_all_else_that_it_takes() -> None:
+    pace = ProcessPace(process_seconds=0.5, sides=2, processes=FIRST_PROCESSES)
     assert pace.side_seconds == pytest.approx(0.125)
     pace.note(0.1)
     assert pace.side_seconds == pytest.approx(0.2)
     pace.note(0.5)
-    assert pace.side_seconds == pytest.approx(0.1), "one life that took long moves it half of the way"
-    assert LifePace(0.1, 2, beside_seconds=0.4).side_seconds == LEAST_SIDE_SECONDS
-    assert LifePace(9.0, 2, beside_seconds=0.4, lives=FIRST_LIVES).side_seconds == MOST_SIDE_SECONDS
+    assert pace.side_seconds == pytest.approx(0.1), "one process that took long moves it half of the way"
+    assert ProcessPace(0.1, 2, beside_seconds=0.4).side_seconds == LEAST_SIDE_SECONDS
+    assert ProcessPace(9.0, 2, beside_seconds=0.4, processes=FIRST_PROCESSES).side_seconds == MOST_SIDE_SECONDS
 
 
-def test_the_first_lives_of_functions_are_short_so_that_a_large_difference_is_seen_soon() -> None:
-    pace, seconds = LifePace(life_seconds=9.0, sides=2, beside_seconds=0.4), []
+def test_the_first_processes_of_functions_are_short_so_that_a_large_difference_is_seen_soon() -> None:
+    pace, seconds = ProcessPace(process_seconds=9.0, sides=2, beside_seconds=0.4), []
     saved = pace.saved(12)
     for _ in range(6):
         seconds.append(pace.side_seconds)
         pace.note(0.4)
-    assert seconds == [FIRST_SIDE_SECONDS] * FIRST_LIVES + [MOST_SIDE_SECONDS] * 2
-    assert saved == pytest.approx(FIRST_LIVES * (MOST_SIDE_SECONDS - FIRST_SIDE_SECONDS)) and pace.saved(12) == 0
+    assert seconds == [FIRST_SIDE_SECONDS] * FIRST_PROCESSES + [MOST_SIDE_SECONDS] * 2
+    assert saved == pytest.approx(FIRST_PROCESSES * (MOST_SIDE_SECONDS - FIRST_SIDE_SECONDS)) and pace.saved(12) == 0
