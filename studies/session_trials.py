@@ -1,7 +1,7 @@
 """What sessions of unchanged functions differ by, and whether saved runs decide. `python -m studies.session_trials 20`
-goes on until there are so many sessions of this version of the measuring code and prints three tables;
-`python -m studies.session_trials 20 --toml` the shifts; with `--functions` no models are measured, with `--alone` no
-session has busy neighbours, with `--write` the tables of docs/validation.md are written anew.
+goes on until there are so many sessions of this version of the measuring code and prints three tables; with
+`--functions` no models are measured, with `--alone` no session has busy neighbours, with `--write` the tables of
+docs/validation.md are written anew.
 
 A session measures six comparisons anew, for `workbench compare`, each with a command of its own as a job in CI would.
 In all of them but one a side does 5 % more of the same work. Every second session has a busy neighbour for each core.
@@ -24,23 +24,16 @@ from itertools import pairwise, product
 from pathlib import Path
 
 import numpy as np
+from scipy.special import chdtri
 
-from llama_workbench.harness.baselines.regressions import (
-    LEAST_REPEATS,
-    TOO_LOW,
-    compare_standings,
-    left_alone,
-    measured_alike,
-    variation,
-)
-from llama_workbench.harness.baselines.text import variation_toml
+from llama_workbench.harness.baselines.regressions import compare_standings, left_alone, measured_alike
 from llama_workbench.harness.machine.environment import comparable
 from llama_workbench.harness.plan.experiments import MEASURING
 from llama_workbench.harness.report.markdown import update_file
 from llama_workbench.harness.slices.calibrate.known import FUNCTIONS, MODELS, PLANTED, KnownComparison
 from llama_workbench.harness.slices.calibrate.rates import Rate
 from llama_workbench.harness.slices.calibrate.trials import busy_neighbours
-from llama_workbench.harness.stats.means import chi_squared_quantile, root, scatter
+from llama_workbench.harness.stats.means import between_variance, root, scatter, variance_of_scatter
 from llama_workbench.harness.store.files import STANDINGS
 from llama_workbench.harness.store.folder import RunFolder
 from llama_workbench.harness.store.schema import STANDINGS as FORM
@@ -61,6 +54,10 @@ PRESETS = "presets"
 SECONDS = {"tiny model": 60, PRESETS: 60}
 """Of rounds; else USUAL_SECONDS."""
 USUAL_SECONDS = 30
+
+LEAST_SESSIONS = 3
+TOO_LOW = 0.05
+"""Chance that the true standard deviation between sessions is larger than what is called at most."""
 
 
 @dataclass(frozen=True)
@@ -96,7 +93,7 @@ def main(sessions: int, *options: str, file: Path = KEPT) -> None:
                 out.write(json.dumps(kept) + "\n")
             known.append(Session.read(json.dumps(kept)))
             sys.stderr.write(f"session {number}: {kind}\n")
-    sys.stdout.write(toml(known) if "--toml" in options else "\n".join(in_document(known).values()))
+    sys.stdout.write("\n".join(in_document(known).values()))
     if "--write" in options:
         update_file(PAGE, in_document(known))
 
@@ -172,22 +169,32 @@ def shift_table(known: Sequence[Session]) -> str:
     for kind in dict.fromkeys(each.kind for each in known):
         parts = {f"one version, {name}": part for name, part in by_condition(of_kind(known, kind)).items()}
         for code, sessions in (*parts.items(), ("several", of_kind(known, kind, same_code=False))):
-            if len(runs := with_processes(sessions)) < LEAST_REPEATS:
+            if len(runs := with_processes(sessions)) < LEAST_SESSIONS:
                 continue
-            for shift in variation(runs):
-                rows = [row for run in runs for row in run.rows if row.variant == shift.variant and row.over_processes]
+            for variant in sorted({row.variant for run in runs for row in run.rows}):
+                rows = [row for run in runs for row in run.rows if row.variant == variant and row.over_processes]
                 means = [row.over_processes for row in rows if row.over_processes]
+                if len(means) < LEAST_SESSIONS:
+                    continue
+                centres, errors = [mean.centre for mean in means], [mean.error for mean in means]
                 if kind in CASES and code.endswith(ALONE):
-                    samples.append(([mean.centre for mean in means], [mean.error for mean in means]))
-                errors, processes = sorted(mean.error for mean in means), sorted(row.rounds for row in rows)
+                    samples.append((centres, errors))
+                between, most = between_variance(centres, errors), _most_between_variance(centres, errors)
+                between, most = (round(100 * math.expm1(math.sqrt(each)), 3) for each in (between, max(between, most)))
+                processes = sorted(row.rounds for row in rows)
                 lines.append(
-                    f"| {kind} | {code} | {shift.variant} | {shift.sessions} | {processes[len(processes) // 2]} "
-                    f"| {100 * errors[len(errors) // 2]:.2f} % | {shift.between:.2f} % | {shift.at_most:.2f} % |"
+                    f"| {kind} | {code} | {variant} | {len(means)} | {processes[len(processes) // 2]} "
+                    f"| {100 * sorted(errors)[len(errors) // 2]:.2f} % | {between:.2f} % | {most:.2f} % |"
                 )
     if samples:
         between, most = (100 * math.expm1(each) for each in pooled_between(samples))
         lines.append(f"| all functions | one version, {ALONE} | | | | | {between:.2f} % | {most:.2f} % |")
     return "\n".join(lines) + "\n"
+
+
+def _most_between_variance(centres: Sequence[float], errors: Sequence[float]) -> float:
+    """Upper bound of the variance between means, too low with probability TOO_LOW (Viechtbauer 2007)."""
+    return variance_of_scatter(np.asarray(centres), np.square(errors), float(chdtri(len(centres) - 1, 1 - TOO_LOW)))
 
 
 def pooled_between(samples: Sequence[tuple[Sequence[float], Sequence[float]]]) -> tuple[float, float]:
@@ -203,7 +210,7 @@ def pooled_between(samples: Sequence[tuple[Sequence[float], Sequence[float]]]) -
         is_more = scattered(0.0) > expected
         return math.sqrt(root(lambda variance: scattered(variance) - expected, 0.0, wide)) if is_more else 0.0
 
-    return at(freedom), at(2 * chi_squared_quantile(freedom // 2, 1 - TOO_LOW))
+    return at(freedom), at(2 * float(chdtri(freedom // 2, 1 - TOO_LOW)))
 
 
 def reference_table(known: Sequence[Session]) -> str:
@@ -221,16 +228,6 @@ def reference_table(known: Sequence[Session]) -> str:
         cells = [f"{100 * statistics.stdev(each):.2f} %" if len(each) > 1 else "" for each in spreads]
         lines.append(f"| {kind} | {' | '.join(cells)} |")
     return "\n".join(lines) + "\n"
-
-
-def toml(known: Sequence[Session]) -> str:
-    """Of each kind of workload, the widest of what was measured, as a pyproject.toml has it."""
-    kinds = dict.fromkeys(each.kind for each in known)
-    every = [with_processes(of_kind(known, kind, same_code=same)) for same in (True, False) for kind in kinds]
-    found = [shift for runs in every if len(runs) >= LEAST_REPEATS for shift in variation(runs)]
-    widest = {(shift.kind, shift.code): shift for shift in sorted(found, key=lambda shift: shift.at_most)}
-    everything = [shift.model_copy(update={"variant": "*"}) for shift in widest.values()]
-    return variation_toml(everything, [each.standings for each in known])
 
 
 def renamed(standings: Standings, variant: str, name: str) -> Standings:

@@ -6,10 +6,10 @@ that of the new run.
 
 Each fresh process gives one log ratio. The interval of the slow-down is that of two samples (`stats.means`), at the
 run's alpha, for one look after both runs have ended: this is a screen, and what it finds is confirmed by timing old and
-new code in the same rounds. What sessions of the same code differ by beyond their processes is in it, too, where it was
-measured for this variant and kind of workload (`variation`), or for functions on a machine left alone
-(BETWEEN_PERCENT). Where it was not, a regression must lie beyond a tolerance (`_tolerance_of`); on another machine it
-is "inconclusive" at best. `python -m studies.session_trials` measured these numbers.
+new code in the same rounds. What sessions of the same code differ by beyond their processes is in it, too, for
+functions on a machine left alone (BETWEEN_PERCENT). Elsewhere a regression must lie beyond a tolerance
+(`_tolerance_of`); on another machine it is "inconclusive" at best. `python -m studies.session_trials` measured these
+numbers.
 
 A workload without a reference benchmark (a component) is compared by the ratio of its pair, which cannot say which
 of its sides moved; the row says so. Instructions and memory stand beside the times where both runs have them (see
@@ -19,7 +19,7 @@ of its sides moved; the row says so. Instructions and memory stand beside the ti
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property, partial
 from typing import Any, Literal, get_args
@@ -35,11 +35,11 @@ from ..slices import faces
 from ..spec.comparison import EnteredName
 from ..spec.words import VerbExit
 from ..stats.confidence import Interval
-from ..stats.means import CentredInterval, Mean, between_variance, most_between_variance
+from ..stats.means import CentredInterval, Mean
 from ..store.files import RunError
 from ..store.folder import RunFolder
 from ..store.schema import Key, RelativeTime, Standings, Workload, WorkloadResult
-from .thresholds import DEFAULTS, WHATS, ConfigError, Shift, Thresholds, What
+from .thresholds import DEFAULTS, WHATS, ConfigError, Thresholds, What
 
 # What a comparison of two runs is: a row for each variant and each thing that is compared of it, and one answer.
 
@@ -187,10 +187,6 @@ what waits for the processor does, and sessions of the same code differed by up 
 
 TOLERANCE_OTHER_MACHINE_PERCENT = 20.0
 
-LEAST_REPEATS = 3
-TOO_LOW = 0.05
-"""Chance that the true standard deviation between repeat runs is larger than what `variation` calls at most."""
-
 
 def compare(base: RunFolder, new: RunFolder, *, thresholds: Thresholds = DEFAULTS) -> RunComparison:
     """Compare two run folders. Raises RunError."""
@@ -201,12 +197,9 @@ def compare(base: RunFolder, new: RunFolder, *, thresholds: Thresholds = DEFAULT
     counted = counted_rows(CountedRun(base, old), CountedRun(new, now), thresholds, same_machine=timed.same_machine)
     rows = (*timed.rows, *counted)
     order = {key: place for place, key in enumerate(dict.fromkeys(row.key for row in rows))}
-    subjects = {*order, *old.subjects, *now.subjects}
-    unused = (f"No variant and workload matches [[for]] {each}." for each in thresholds.fit_nothing(subjects))
     return replace(
         timed,
         rows=gated(sorted(rows, key=lambda row: (order[row.key], WHATS.index(row.what))), thresholds.gate),
-        notes=(*timed.notes, *unused),
         gate=thresholds.gate,
     )
 
@@ -241,19 +234,17 @@ def compare_standings(old: Standings, now: Standings, *, thresholds: Thresholds 
     )
 
 
-def _between(key: Key, old: Standings, now: Standings, thresholds: Thresholds) -> tuple[float, float] | None:
-    """What sessions of the same code differ by (standard deviation in percent), and its degrees of freedom: as the user
-    measured it, an upper bound, else as BETWEEN_PERCENT has it; None where neither is known."""
+def _between(key: Key, old: Standings, now: Standings) -> Mean | None:
+    """What sessions of the same code add to a difference of two of them: known for functions that one version of the
+    workbench measured while other programs left the machine alone. None elsewhere."""
     sides = old.times.get(key), now.times.get(key)
     if any(side is None or side.over_processes is None for side in sides):
         return None
-    kind, alike = str(old.workloads[key[0]].workload.get("kind")), measured_alike((old, now))
-    if own := thresholds.shift(kind, key[1], same_code=alike):
-        return own.at_most, math.inf
     is_short = old.times[key].interval.centre > math.log(SHORT)
-    if kind != "call" or not alike or is_short or not all(left_alone(run) for run in (old, now)):
+    is_function = old.workloads[key[0]].workload.get("kind") == "call"
+    if not is_function or not measured_alike((old, now)) or is_short or not (left_alone(old) and left_alone(now)):
         return None
-    return BETWEEN_PERCENT, BETWEEN_FREEDOM
+    return Mean(0.0, math.sqrt(2) * math.log1p(BETWEEN_PERCENT / 100), BETWEEN_FREEDOM)
 
 
 def left_alone(run: Standings) -> bool:
@@ -296,50 +287,13 @@ def _of_code(old: Standings, now: Standings, cautious: Iterable[Key]) -> Iterato
         )
 
 
-def variation(runs: Sequence[Standings]) -> list[Shift]:
-    """What repeat runs of unchanged code differ by, beyond what the processes of each differ by, by kind of workload
-    and variant: of several workloads of a kind it is that of the widest.
-
-    The variance between runs is Paule's and Mandel's estimate, its upper bound that of the Q profile. Raises ValueError
-    where two runs cannot be compared, or there is nothing that enough of them have over processes.
-    """
-    for run in runs[1:]:
-        if differences := comparable(runs[0].environment, run.environment):
-            raise ValueError(f"{runs[0].name} and {run.name} are from different machines: {'; '.join(differences)}")
-    widest: dict[tuple[str, str], Shift] = {}
-    for key in dict.fromkeys(key for run in runs for key, time in run.times.items() if time.over_processes):
-        having = [run for run in runs if key in run.times]
-        kind = str(having[0].workloads[key[0]].workload.get("kind"))
-        shift = _variation_of(key, kind, having)
-        if shift and shift.at_most >= widest.get((kind, key[1]), shift).at_most:
-            widest[kind, key[1]] = shift
-    if not widest:
-        raise ValueError(f"nothing was timed over several processes in {LEAST_REPEATS} or more of these runs")
-    return [widest[key] for key in sorted(widest)]
-
-
-def _variation_of(key: Key, kind: str, runs: Sequence[Standings]) -> Shift | None:
-    for run in runs[1:]:
-        if reason := why_not(key, runs[0], run):
-            raise ValueError(f"{key[1]} on {key[0]}, {runs[0].name} and {run.name}: {reason}")
-    means = [mean for run in runs if (mean := run.times[key].over_processes)]
-    if len(means) < LEAST_REPEATS:
-        return None
-    centres, errors = [mean.centre for mean in means], [mean.error for mean in means]
-    between, most = between_variance(centres, errors), most_between_variance(centres, errors, TOO_LOW)
-    between, most = (round(100 * math.expm1(math.sqrt(each)), 3) for each in (between, max(between, most)))
-    code: Literal["same", "another"] = "same" if measured_alike(runs) else "another"
-    return Shift(variant=key[1], kind=kind, code=code, sessions=len(means), between=between, at_most=most)
-
-
-def _slow_down(saved: RelativeTime, fresh: RelativeTime, between: tuple[float, float] | None) -> CentredInterval:
+def _slow_down(saved: RelativeTime, fresh: RelativeTime, between: Mean | None) -> CentredInterval:
     """From the relative times of both runs, in log units; above 0 the new run is slower."""
     if saved.over_processes is None or fresh.over_processes is None:  # fewer than two processes
         return CentredInterval(saved.interval.centre - fresh.interval.centre, -math.inf, math.inf)
     apart = saved.over_processes.minus(fresh.over_processes)
     if between is not None:
-        percent, freedom = between
-        apart = apart.plus(Mean(0.0, math.sqrt(2) * math.log1p(percent / 100), freedom))
+        apart = apart.plus(between)
     return CentredInterval(apart.centre, *apart.ends(ALPHA))
 
 
@@ -357,7 +311,7 @@ def _notes_on(run: Standings) -> list[str]:
 
 def _row(key: Key, old: Standings, now: Standings, thresholds: Thresholds, *, same_machine: bool) -> Row:
     workload, variant = key
-    limit = thresholds.of("time", *key)
+    limit = thresholds.time
     against = old.workloads[workload].reference
     reason = why_not(key, old, now)
     if reason or against is None:
@@ -365,9 +319,11 @@ def _row(key: Key, old: Standings, now: Standings, thresholds: Thresholds, *, sa
     saved, fresh = old.times[key], now.times[key]
     before, today = saved.interval, fresh.interval
     slack = old.workloads[workload].bias + now.workloads[workload].bias  # what fired controls say may be bias
-    between = _between(key, old, now, thresholds) if same_machine else None
+    between = _between(key, old, now) if same_machine else None
     slow_down = _slow_down(saved, fresh, between)
-    tolerance = 0.0 if between else math.log1p(_tolerance_of(key, old, now, same_machine=same_machine) / 100)
+    tolerance = (
+        0.0 if between is not None else math.log1p(_tolerance_of(key, old, now, same_machine=same_machine) / 100)
+    )
     pair = "" if against in REFERENCE_BENCHMARKS else against
     threshold = math.log1p(limit / 100)
     if before.unstable or today.unstable:
@@ -393,7 +349,7 @@ def _row(key: Key, old: Standings, now: Standings, thresholds: Thresholds, *, sa
         verdict=verdict,
         reason="; ".join(filter(None, (reason, faults))),
         threshold_percent=limit,
-        between_percent=between[0] if between else None,
+        between_percent=None if between is None else BETWEEN_PERCENT,
     )
 
 
@@ -521,7 +477,7 @@ def _memory_rows(old: CountedRun, now: CountedRun, thresholds: Thresholds, *, sa
             reason = reason or f"{now.standings.name} has no memory of it: {one_text_line(missing, 160)}"
             yield cannot_tell(key, "memory", thresholds, reason)
             continue
-        limit = thresholds.of("memory", *key)
+        limit = thresholds.memory
         least = max(base * limit / 100, LEAST_BYTES)
         percent, detail = 100 * (new / base - 1) if base else None, _grown(before, after)
         verdict: Answer = "no regression"
@@ -569,7 +525,7 @@ def is_subject(key: Key) -> bool:
 def cannot_tell(key: Key, what: What, thresholds: Thresholds, reason: str) -> Row:
     """A row without an answer, and why."""
     reason = one_text_line(reason, 300)
-    limit = thresholds.of(what, *key)
+    limit = getattr(thresholds, what)
     return Row(*key, "", None, None, None, None, None, "inconclusive", reason, what, limit)
 
 

@@ -1,11 +1,8 @@
-"""The answer of a comparison of two runs as text: for the terminal, as Markdown and as JUnit XML."""
+"""The answer of a comparison of two runs as text: for the terminal and as Markdown."""
 
 from __future__ import annotations
 
-import json
-import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from xml.etree import ElementTree
 
 from rich.console import Group, RenderableType
 from rich.padding import Padding
@@ -17,9 +14,7 @@ from llama_workbench.variants import REFERENCE_BENCHMARKS
 from ..report.markdown import markdown_cell, markdown_rows
 from ..report.sessions import NOT_COMPARABLE, RunAgreement
 from ..report.text import claim_text, effect_text, measured_text
-from ..store.schema import Standings
-from .regressions import LEAST_BYTES, Counted, Row, RunComparison, Saved
-from .thresholds import TABLE, Shift
+from .regressions import BETWEEN_PERCENT, LEAST_BYTES, Counted, Row, RunComparison, Saved
 
 MARKER = "<!-- llama-workbench -->"
 """A hidden line of the summary in Markdown, by which a comment on a pull request is found and updated."""
@@ -135,27 +130,6 @@ def _markdown_table(rows: Iterable[Row]) -> str:
     return markdown_rows(headings, (tuple(map(markdown_cell, row)) for row in cells))
 
 
-def to_junit(comparison: RunComparison) -> str:
-    """For CI systems: a case for each row that decides. A regression is a failure, "inconclusive" is skipped."""
-    kinds = {"regression": "failure", "inconclusive": "skipped"}
-    cases = [(row.workload, _name(row), row.verdict, f"{change_text(row)} {row.reason}") for row in comparison.deciding]
-    # CI systems take a suite without cases for a success.
-    cases = cases or [("workbench", "compare", "inconclusive", comparison.summary())]
-    failures, skipped = (sum(case[2] == word for case in cases) for word in kinds)
-    counts = {"tests": str(len(cases)), "failures": str(failures), "skipped": str(skipped)}
-    suite = ElementTree.Element("testsuite", name="workbench compare", attrib=counts)
-    for workload, name, verdict, message in cases:
-        case = ElementTree.SubElement(suite, "testcase", classname=_xml(workload), name=_xml(name))
-        if verdict in kinds:
-            ElementTree.SubElement(case, kinds[verdict], message=_xml(message))
-    return f'<?xml version="1.0" encoding="utf-8"?>\n{ElementTree.tostring(suite, encoding="unicode")}\n'
-
-
-def _xml(text: str) -> str:
-    """Without the characters that XML cannot hold even when escaped."""
-    return re.sub("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]", "?", text)
-
-
 def render_repeats(pairs: Mapping[tuple[str, str], RunAgreement], unlike: Sequence[str]) -> Group:
     """Of each two repeat runs, for the terminal: how much they have in common, and what of it contradicts. unlike: why
     they need not agree."""
@@ -173,21 +147,6 @@ def render_repeats(pairs: Mapping[tuple[str, str], RunAgreement], unlike: Sequen
     if unlike:
         lines.append(f"{NOT_COMPARABLE}: {'; '.join(unlike)}")
     return Group(table, *map(Text, lines))
-
-
-def variation_toml(differences: Iterable[Shift], runs: Sequence[Standings]) -> str:
-    """What repeat runs differ by, as tables for a pyproject.toml."""
-    days = sorted(run.started[:10] for run in runs)
-    machine = runs[0].environment
-    torch = f"torch {machine['torch']}" if machine.get("torch") else "no torch"
-    lines = [
-        f"# {len(runs)} runs of unchanged code, {days[0]} to {days[-1]}: {machine.get('cpu_model')}, "
-        f"{machine.get('cores')} cores, {torch}; printed by `workbench compare`."
-    ]
-    for shift in differences:
-        values = (f"{key} = {json.dumps(value)}" for key, value in shift.model_dump().items())
-        lines += ["", f"[[{TABLE}.compare.sessions]]", *values]
-    return "\n".join(lines) + "\n"
 
 
 def notes_on(comparison: RunComparison) -> list[str]:
@@ -218,29 +177,24 @@ def _notes_on_times(comparison: RunComparison) -> Iterator[str]:
         f"Threshold {threshold:g} % more time{between}: a regression is a slow-down whose whole interval is above "
         f"{least:.3g} %."
     )
-    if allowed := [row.between_percent for row in comparison.rows if row.between_percent is not None]:
-        where = " Where this was measured, the interval" if tolerance else " The interval"
+    if any(row.between_percent for row in comparison.rows):
+        where = " Where this is known, the interval" if tolerance else " The interval"
         yield (
-            f"Runs of the same code differ by {_range(allowed, '.2g')} % (standard deviation).{where} includes "
-            f"it{', and no tolerance is added' if tolerance else ''}."
+            f"Runs of the same code differ by {BETWEEN_PERCENT:.2g} % (standard deviation).{where} includes it"
+            f"{', and no tolerance is added' if tolerance else ''}."
         )
 
 
 def _notes_on_counts(comparison: RunComparison) -> Iterator[str]:
     """What counts as a regression where something was counted, and what was not counted that decides."""
     for what, more in (("instructions", ""), ("memory", f"; less than {LEAST_BYTES // 1024} KiB is no change")):
-        if limits := [row.threshold_percent for row in comparison.rows if row.what == what and row.new]:
-            yield f"Threshold {_range(limits)} % more {what}{more}."
+        if limits := {row.threshold_percent for row in comparison.rows if row.what == what and row.new}:
+            yield f"Threshold {max(limits):g} % more {what}{more}."
     for what in comparison.gate:
         lacking = {row.key for row in comparison.rows} - {row.key for row in comparison.rows if row.what == what}
         if lacking and what != "time":
             names = _some([" on ".join(reversed(key)) for key in sorted(lacking)])
             yield f"No {what} in both runs, so these are not decided by {what}: {names}."
-
-
-def _range(percents: Sequence[float], digits: str = "g") -> str:
-    """ "0.5", or "0.5 to 2"."""
-    return " to ".join(dict.fromkeys(f"{end(percents):{digits}}" for end in (min, max)))
 
 
 def _some(names: Sequence[str]) -> str:

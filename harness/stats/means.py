@@ -64,23 +64,6 @@ def student_quantile(freedom: float, chance: float) -> float:
     return math.copysign(math.exp(root(excess, -60.0, far)), chance - 0.5)
 
 
-def chi_squared_quantile(freedom: int, above: float) -> float:
-    """Where chi-squared with so many degrees of freedom lies above with this chance."""
-
-    def excess(place: float) -> float:
-        if not place:
-            return 1 - above
-        half, odd = place / 2, freedom % 2
-        powers = (number + odd / 2 for number in range(freedom // 2))
-        terms = (math.exp(power * math.log(half) - half - math.lgamma(power + 1)) for power in powers)
-        return odd * math.erfc(math.sqrt(half)) + sum(terms) - above
-
-    far = float(freedom)
-    while excess(far) > 0:
-        far *= 2
-    return root(excess, 0.0, far)
-
-
 def exact_ends(count: int, of: int, alpha: float) -> tuple[float, float]:
     """Interval of a rate of which `count` of `of` were seen; either end misses it with alpha / 2 at most (Clopper &
     Pearson 1934)."""
@@ -201,13 +184,7 @@ def between_variance(centres: ArrayLike, errors: ArrayLike) -> float:
     errors: standard error of each, above 0. 0 where the errors alone explain the differences.
     """
     y, v = np.asarray(centres, dtype=np.float64), np.asarray(errors, dtype=np.float64) ** 2
-    return _variance_of_scatter(y, v, y.size - 1)
-
-
-def most_between_variance(centres: ArrayLike, errors: ArrayLike, alpha: float) -> float:
-    """Upper bound of that variance, too low with probability `alpha` (Viechtbauer 2007); infinite for one mean."""
-    y, v = np.asarray(centres, dtype=np.float64), np.asarray(errors, dtype=np.float64) ** 2
-    return math.inf if y.size < 2 else _variance_of_scatter(y, v, chi_squared_quantile(y.size - 1, 1 - alpha))
+    return variance_of_scatter(y, v, y.size - 1)
 
 
 def scatter(y: NDArray[np.float64], weights: NDArray[np.float64]) -> float:
@@ -215,7 +192,7 @@ def scatter(y: NDArray[np.float64], weights: NDArray[np.float64]) -> float:
     return float(weights @ np.square(y - weights @ y / weights.sum()))
 
 
-def _variance_of_scatter(y: NDArray[np.float64], v: NDArray[np.float64], expected: float) -> float:
+def variance_of_scatter(y: NDArray[np.float64], v: NDArray[np.float64], expected: float) -> float:
     """The variance between means with which their scatter is what is expected; 0 where it is less anyway."""
 
     def excess(between: float) -> float:

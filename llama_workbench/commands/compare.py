@@ -13,7 +13,7 @@ import typer
 from llama_workbench.harness.spec.words import VerbExit
 
 from ..results import find_run
-from .shared import MOST_USED, AsJson, Failure, Listed, ends, print_json, show, warn_changed, write, write_file
+from .shared import MOST_USED, AsJson, Failure, Listed, ends, print_json, show, warn_changed, write_file
 
 if TYPE_CHECKING:
     from llama_workbench.harness.baselines.regressions import RunComparison
@@ -25,7 +25,7 @@ LISTED = Listed(
     MOST_USED,
     {
         "compare BASE NEW": "has anything become slower since a saved run? (for CI)",
-        "compare RUN RUN --repeat": "do repeat runs of one command agree, and how much do they vary?",
+        "compare RUN RUN --repeat": "do repeat runs of one command agree?",
     },
 )
 
@@ -65,12 +65,10 @@ def command(
     markdown: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Also write a summary in Markdown to this file.")
     ] = None,
-    junit: Annotated[Path | None, typer.Option(metavar="FILE", help="Also write JUnit XML to this file.")] = None,
 ) -> None:
     """Has anything become slower from BASE to NEW, or does it need more instructions or memory?
 
-    With --repeat, or with three runs or more: do repeat runs of the same command contradict each other, and how much do
-    they vary?
+    With --repeat, or with three runs or more: do repeat runs of the same command contradict each other?
 
     Each variant's time is compared relative to the reference benchmark, which both runs timed. So the runs may be from
     different days. If BASE has baselines of several machine types (workbench baseline save), the one of NEW's machine
@@ -80,11 +78,10 @@ def command(
     \b
     Exit codes:
 
-    A time is a regression if the whole interval of the slow-down is above the threshold of 2.5 %. The interval includes
-    the run-to-run variation of unchanged code, if that was measured (see below), by the same version of the workbench
-    or by different ones. If one version measured both runs of a function, and other programs left the machine alone, it
-    is taken as on our machine: 0.25 % (standard deviation). Else the interval must also be above a tolerance: 9 %, or
-    19 % for a call more than twice as long or as short as the reference benchmark, or 50 % below a twentieth of it. To
+    A time is a regression if the whole interval of the slow-down is above the threshold of 2.5 %. If one version of the
+    workbench measured both runs of a function, and other programs left the machine alone, the interval includes what
+    runs of unchanged code differ by: 0.25 % (standard deviation). Else it must also be above a tolerance: 9 %, or 19 %
+    for a call more than twice as long or as short as the reference benchmark, or 50 % below a twentieth of it. To
     detect less, time old and new code in one run: pytest --benchmark --compare OLD NEW --fail-if slower:5
 
     Instructions and memory: more than the threshold is a regression.
@@ -94,24 +91,15 @@ def command(
     Counts need the same torch, Python, valgrind and kernels, but not the same processor.
 
     Of repeat runs each two are compared. On one machine at most one interval in a hundred should not overlap with that
-    of the repeat run. From three runs on a table says how much they vary beyond what the processes of one run differ
-    by, by kind of workload and variant, in percent: the standard deviation, and its upper bound (95 %). Measure
-    unchanged code at least ten times, hours apart, and put that table into your pyproject.toml; then two runs are
-    compared without a flat tolerance. Replace a variant's name by a pattern such as "*" to apply a table to all.
+    of the repeat run.
 
     \b
-    Thresholds in the nearest pyproject.toml, here or above; the last [[for]] that fits counts:
+    Thresholds in the nearest pyproject.toml, here or above:
       [tool.llama-workbench.compare]
       gate = ["time", "instructions"]
       time = 3
       instructions = 0.5
       memory = 2
-      [[tool.llama-workbench.compare.for]]
-      variant = "fast"        a pattern with * and ?
-      workload = "decode-*"
-      time = 10
-      [[tool.llama-workbench.compare.sessions]]
-      ...                     as printed for repeat runs
 
     \b
     --json prints:
@@ -126,21 +114,18 @@ def command(
       decides: whether the row counts for the exit code.
     Of repeat runs:
       {"format": 1, "pairs": [{"first", "second", "intervals", "disjoint": [{"workload", "variant", "baseline", "first",
-       "second"}], "verdicts", "changed": [{"claim", "part", "first", "second"}]}], "variation": [{"variant", "kind",
-       "code", "sessions", "between", "at_most"}]}
+       "second"}], "verdicts", "changed": [{"claim", "part", "first", "second"}]}]}
       intervals, verdicts: how many both runs have. disjoint: intervals that do not overlap.
       changed: verdicts that differ.
 
     \b
     Examples:
       workbench compare results/baselines/main results/runs/20260102T030405Z-1a2b
-      workbench compare main NEW --gate time,instructions --markdown comparison.md --junit compare.xml
+      workbench compare main NEW --gate time,instructions --markdown comparison.md
       workbench compare main NEW --threshold 10 --json
       workbench compare results/runs/first results/runs/second --repeat
-      for n in $(seq 10); do pytest --benchmark --variants fast --run-dir results/runs/s$n; sleep 3600; done
-      workbench compare results/runs/s*
     """
-    from llama_workbench.harness.baselines.text import render, to_junit, to_markdown
+    from llama_workbench.harness.baselines.text import render, to_markdown
     from llama_workbench.harness.baselines.thresholds import gate_of, read_thresholds
 
     if len(runs) < 2:
@@ -148,16 +133,15 @@ def command(
     if threshold is not None and not 0 < threshold < float("inf"):
         raise Failure(f"--threshold {threshold:g}: expected a number of percent above 0")
     if repeat or len(runs) > 2:
-        if threshold or gate or markdown or junit:
-            raise Failure("--threshold, --gate, --markdown and --junit are for two runs that are no repeat runs")
+        if threshold or gate or markdown:
+            raise Failure("--threshold, --gate and --markdown are for two runs that are no repeat runs")
         _compare_repeats([find_run(name) for name in runs], as_json)
     thresholds = read_thresholds(Path.cwd())
     thresholds = thresholds.model_copy(update={"gate": gate_of(gate)}) if gate else thresholds
-    thresholds = thresholds.with_time(threshold) if threshold is not None else thresholds
+    thresholds = thresholds.model_copy(update={"time": threshold}) if threshold is not None else thresholds
     comparison = _compared(find_run(runs[0]), find_run(runs[1]), thresholds)
-    for path, text in ((markdown, to_markdown), (junit, to_junit)):
-        if path is not None:
-            write_file(path, text(comparison))
+    if markdown is not None:
+        write_file(markdown, to_markdown(comparison))
     if as_json:
         print_json(comparison.to_json())
     else:
@@ -183,34 +167,23 @@ def _compared(base: RunFolder, new: RunFolder, thresholds: Thresholds) -> RunCom
 
 
 def _compare_repeats(runs: Sequence[RunFolder], as_json: bool) -> None:
-    """Say what of repeat runs contradicts, and how much they vary; ends the command."""
-    from llama_workbench.harness.baselines.regressions import LEAST_REPEATS, variation
-    from llama_workbench.harness.baselines.text import render_repeats, variation_toml
+    """Say what of repeat runs contradicts; ends the command."""
+    from llama_workbench.harness.baselines.text import render_repeats
     from llama_workbench.harness.report.sessions import agreement_of, unlike_runs
-    from llama_workbench.harness.report.standings import read_standings
-    from llama_workbench.harness.store.files import MANIFEST, STANDINGS, VERDICTS, RunError
+    from llama_workbench.harness.store.files import MANIFEST, VERDICTS
 
     for run in runs:
-        warn_changed(run, read=(MANIFEST, STANDINGS, VERDICTS))
+        warn_changed(run, read=(MANIFEST, VERDICTS))
     names, verdicts = [run.path.name for run in runs], [run.read(VERDICTS) for run in runs]
     two = list(combinations(range(len(runs)), 2))
     pairs = {(names[one], names[other]): agreement_of(verdicts[one], verdicts[other]) for one, other in two}
-    shifts, text = [], f"How much runs vary is said of {LEAST_REPEATS} or more.\n"
-    if len(runs) >= LEAST_REPEATS:
-        try:
-            standings = [read_standings(run) for run in runs]
-            shifts = variation(standings)
-            text = variation_toml(shifts, standings)
-        except (RunError, ValueError) as error:
-            text = f"How much these runs vary cannot be said: {error}\n"
     if as_json:
         entries = [{"first": first, "second": second} | pair.to_json() for (first, second), pair in pairs.items()]
-        print_json({"format": 1, "pairs": entries, "variation": [shift.model_dump() for shift in shifts]})
+        print_json({"format": 1, "pairs": entries})
     else:
         manifests = [run.manifest() for run in runs]
         unlike = dict.fromkeys(line for other in manifests[1:] for line in unlike_runs(manifests[0], other))
         show(render_repeats(pairs, [*unlike]))
-        write(f"\n{text}")
-    if not shifts and not any(pair.intervals or pair.verdicts for pair in pairs.values()):
+    if not any(pair.intervals or pair.verdicts for pair in pairs.values()):
         raise Failure("these runs have no interval and no verdict in common; give runs of the same command")
     raise typer.Exit(int(any(pair.changed for pair in pairs.values())))

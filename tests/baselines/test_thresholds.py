@@ -10,7 +10,6 @@ from llama_workbench.commands.app import main
 from llama_workbench.harness.baselines.thresholds import DEFAULTS, ConfigError, Thresholds, gate_of, read_thresholds
 
 HEAD = "[tool.llama-workbench.compare]\n"
-FOR = "[[tool.llama-workbench.compare.for]]\n"
 
 
 def read(folder: Path, text: str) -> Thresholds:
@@ -18,29 +17,11 @@ def read(folder: Path, text: str) -> Thresholds:
     return read_thresholds(folder)
 
 
-def test_a_subject_has_the_threshold_of_the_last_table_that_fits(tmp_path: Path) -> None:
-    found = read(
-        tmp_path,
-        HEAD
-        + 'gate = ["instructions", "memory"]\ninstructions = 1\n'
-        + f'{FOR}variant = "fast*"\ntime = 10\nmemory = 3\n'
-        + f'{FOR}variant = "fast"\nworkload = "decode-*"\ntime = 20\n',
-    )
-    assert found.gate == ("instructions", "memory")
-    assert [found.of("time", "prefill-15m-t8", name) for name in ("fast", "fast_compiled", "slow")] == [10, 10, 2.5]
-    assert found.of("time", "decode-15m-c64", "fast") == 20
-    assert [found.of(what, "decode-15m-c64", "fast") for what in ("instructions", "memory")] == [1, 3]
-    assert [str(each) for each in found.fit_nothing([("prefill-15m-t8", "fast")])] == [
-        'variant = "fast", workload = "decode-*"'
-    ]
-    assert found.with_time(7).of("time", "decode-15m-c64", "fast") == 7  # the command line's, for all
-    assert found.with_time(7).of("memory", "w", "fast") == 3
-
-
 def test_the_nearest_file_with_our_table_counts(tmp_path: Path) -> None:
     inner = tmp_path / "packages" / "mine"
     inner.mkdir(parents=True)
-    assert read(tmp_path, HEAD + "time = 9\n").time == 9
+    found = read(tmp_path, HEAD + 'gate = ["instructions", "memory"]\ntime = 9\n')
+    assert (found.gate, found.time, found.memory) == (("instructions", "memory"), 9, DEFAULTS.memory)
     assert read(inner, "[tool.ruff]\nline-length = 100\n").time == 9  # a file without it is passed over
     assert read(inner, HEAD + "time = 8\n").time == 8
     assert read(inner, "[tool.llama-workbench]\n") == DEFAULTS
@@ -51,7 +32,6 @@ def test_the_nearest_file_with_our_table_counts(tmp_path: Path) -> None:
     [
         ("[tool.llama-workbench]\ncomparee = {}", "comparee = {}: unknown key; did you mean 'compare'?"),
         (HEAD + "tiem = 5", "compare.tiem = 5: unknown key; did you mean 'time'?"),
-        (f'{FOR}variant = "x"\nmemroy = 3', "compare.for[0].memroy = 3: unknown key; did you mean 'memory'?"),
         (HEAD + "time = 0", "compare.time = 0, expected a number of percent above 0"),
         (HEAD + "time = nan", "compare.time = nan, expected a number of percent above 0"),
         (HEAD + "memory = true", "compare.memory = True, expected a number of percent above 0"),
@@ -59,10 +39,6 @@ def test_the_nearest_file_with_our_table_counts(tmp_path: Path) -> None:
         (HEAD + 'gate = ["tmie"]', "did you mean 'time'?"),
         (HEAD + "gate = []", "compare.gate = [], expected a list of one or more of time, instructions"),
         (HEAD + 'gate = ["time", "time"]', "without repeats"),
-        (HEAD + "for = 3", "compare.for = 3, expected tables [[for]]"),
-        (FOR + "time = 3", "compare.for[0]: names no variant and no workload"),
-        (FOR + 'variant = "x"', "compare.for[0]: has no threshold"),
-        (FOR + "variant = 3\ntime = 3", "compare.for[0].variant = 3, expected a name, or a pattern"),
         ("[tool]\nllama-workbench = 3", "tool.llama-workbench = 3, expected a table"),
         ("[tool.llama-workbench", "pyproject.toml:1:22: not valid TOML"),
     ],

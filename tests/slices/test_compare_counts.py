@@ -13,7 +13,7 @@ import pytest
 from llama_workbench.commands.app import main
 from llama_workbench.harness.baselines.regressions import Answer, Row, RunComparison, compare, gated
 from llama_workbench.harness.baselines.text import MARKER, change_text, to_markdown
-from llama_workbench.harness.baselines.thresholds import ForSome, Thresholds, What
+from llama_workbench.harness.baselines.thresholds import Thresholds, What
 from llama_workbench.harness.slices.instructions.counting import ALLOCATORS, DISPATCH, KERNELS
 from llama_workbench.harness.store.folder import RunFolder
 from tests.runs import write_run
@@ -249,16 +249,6 @@ def test_the_count_decides_where_the_time_cannot_tell(
     assert [row.what for row in found if row.decides] == decides
     others = gated([a_row("time", "inconclusive", "a"), a_row("instructions", "no regression", "b")], COUNTED.gate)
     assert [row.decides for row in others] == [True, True], "the count of one says nothing about another"
-
-
-def test_a_subject_may_have_thresholds_of_its_own(base: RunFolder, tmp_path: Path) -> None:
-    new = a_run(tmp_path / "new", {"team005_hybrid": 10.1e6}, seed=2)
-    lax = ForSome(variant="*hybrid", workload="decode-*", instructions=2.0)
-    typo = ForSome(variant="hybrid", time=9.0)
-    found = compare(base, new, thresholds=COUNTED.model_copy(update={"for_some": (lax, typo)}))
-    assert found.exit_code == 0
-    assert rows(found, "instructions")["team005_hybrid"].threshold_percent == 2.0
-    assert 'No variant and workload matches [[for]] variant = "hybrid".' in found.notes
 
 
 # -- memory ------------------------------------------------------------------------------------------------------------

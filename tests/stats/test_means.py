@@ -16,12 +16,10 @@ from llama_workbench.harness.stats.means import (
     TRIMMED,
     Mean,
     between_variance,
-    chi_squared_quantile,
     dependence,
     exact_ends,
     is_dependent,
     mid_ranks,
-    most_between_variance,
     normal_chances,
     normal_quantile,
     root,
@@ -76,17 +74,12 @@ def test_the_interval_of_two_samples_misses_as_often_as_it_says(noise: str) -> N
     assert misses / trials < 0.02
 
 
-def test_variance_between_is_that_of_statsmodels_and_its_bound_holds() -> None:
+def test_variance_between_is_that_of_statsmodels() -> None:
     rng = np.random.default_rng(2)
-    below, trials, true = 0, 400, 0.5
-    for _ in range(trials):
-        errors = rng.uniform(0.3, 1.0, 10)
-        centres = true * rng.standard_normal(10) + errors * rng.standard_normal(10)
-        below += math.sqrt(most_between_variance(centres, errors, 0.05)) < true
-    assert 0.02 < below / trials < 0.09
+    errors = rng.uniform(0.3, 1.0, 10)
+    centres = 0.5 * rng.standard_normal(10) + errors * rng.standard_normal(10)
     oracle = combine_effects(centres, errors**2, method_re="iterated").tau2
     assert between_variance(centres, errors) == pytest.approx(max(oracle, 0.0), abs=1e-6)
-    assert most_between_variance([0.1], [0.1], 0.05) == math.inf
 
 
 # Several series of equal sides, judged together.
@@ -146,12 +139,6 @@ def test_students_quantiles_are_scipys(freedom: float) -> None:
         assert student_quantile(freedom, 1.0) == math.inf and student_quantile(freedom, 0.0) == -math.inf
         above = float(1 - chance)
         assert student_quantile(freedom, above) == pytest.approx(special.stdtrit(freedom, above), rel=1e-9)
-
-
-@pytest.mark.parametrize("freedom", [1, 2, 3, 4, 10, 29, 120, 901, 2000])
-def test_chi_squared_quantiles_are_scipys(freedom: int) -> None:
-    for above in (0.999, *CHANCES[1:]):
-        assert chi_squared_quantile(freedom, above) == pytest.approx(special.chdtri(freedom, above), rel=1e-10)
 
 
 @pytest.mark.parametrize(("count", "of"), [(0, 1), (1, 1), (0, 840), (3, 20), (20, 20), (1666, 5000), (4999, 5000)])

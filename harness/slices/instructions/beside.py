@@ -125,7 +125,7 @@ def rows(old: CountedRun, now: CountedRun, thresholds: Thresholds) -> Iterator[R
         if reason or changed is None:
             yield cannot_tell(key, WHAT, thresholds, reason)
             continue
-        limit, width = thresholds.of(WHAT, *key), changed.half_width
+        limit, width = thresholds.instructions, changed.half_width
         low, high = changed.percent - width, changed.percent + width
         verdict: Answer = "inconclusive"
         reason = f"up to {high:.2f} % more are not excluded: counts of such short calls are known to ±{width:.2f} %"
