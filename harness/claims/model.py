@@ -214,14 +214,14 @@ def noted_by_runs(table: Mapping[str, Any], where: str) -> list[str]:
 # may not, or its limits could be moved to where the measurement lies.
 
 
-WORDS = frozenset({"part", "who", "reason", "quick", "left_out"})
-"""Of a hypothesis: what it is called, who says it, why nobody can measure it, and when it is measured. All else is
-what is asked."""
+WORDS = frozenset({"part", "who", "reason", "small", "quick", "left_out"})
+"""Of a hypothesis: what it is called, who says it, why nobody can measure it, what more than it claims is called, and
+when it is measured. All else is what is asked."""
 
 
 def in_words_of(stored: Iterable[Claim], today: Iterable[Claim]) -> list[Claim]:
     """The stored claims, each with what the claim of the same name says of itself today: title, source, statement,
-    what it assumes, and of its parts the labels and who says them. Where a part asks something else today, or is not
+    what it assumes, and of its parts the labels, who says them and `small`. Where a part asks something else today, or is not
     there any more, all of the claim stays as it was stored: the words of today would be about another question."""
     by_name = {claim.id: claim for claim in today}
     return [_reworded(claim, by_name[claim.id]) if claim.id in by_name else claim for claim in stored]
@@ -235,7 +235,7 @@ def _reworded(stored: Claim, today: Claim) -> Claim:
             return stored
         match = min(alike, key=lambda other: other.part != part.part)  # of several the one of this label
         left.remove(match)
-        words = {"part", "who", "reason"} & type(match).model_fields.keys()
+        words = {"part", "who", "reason", "small"} & type(match).model_fields.keys()
         parts.append(part.model_copy(update={name: getattr(match, name) for name in words}))
     asked = {"hypothesis": tuple(parts), "function": stored.function, "call": stored.call}
     return today.model_copy(update=asked)

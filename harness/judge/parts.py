@@ -71,6 +71,7 @@ def _part_of_claim(claim: Claim, hypothesis: Hypothesis) -> Part:
             alpha=alpha if metric.has_confidence else math.nan,
             claimed=hypothesis.describe(),
             fewer=f"on {some} of its {some + left} workloads; --all has all" if left else "",
+            small=hypothesis.small,
             due_to=hypothesis.due_to,
             margin=margin.percent if margin else 0.0,
             margin_from=f"{margin.document}, {margin.section}" if margin else "",

@@ -81,6 +81,9 @@ class Hypothesis(BaseModel):
         Annotated[bool, Field(strict=True)] | Names,
         Field(description="true, false, or a list of some of its workloads: what is measured without --all"),
     ] = True
+    small: Annotated[
+        bool, Field(strict=True, description="true: it says that something is small, so that more of it is no yes")
+    ] = False
     left_out: Annotated[int, Field(ge=0, description="0: a run notes here how many workloads only --all measures")] = 0
     device: Annotated[Device | None, Field(description='"cpu" or "cuda"')] = None
 

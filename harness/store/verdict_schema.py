@@ -164,6 +164,7 @@ class Verdict:
     alpha: Annotated[Alpha, null_is(math.nan), says("of each effect; null: bounds from experience")] = math.nan
     claimed: Annotated[Text, says("`region` in words")] = ""
     fewer: Annotated[Text, ABSENT, says("on how many of its workloads, where these are not all")] = ""
+    small: Annotated[StrictBool, ABSENT, says("whether it says that something is small; absent: no")] = False
     due_to: Annotated[Text, says("of a claim about the split: which sides bring the speed-up")] = ""
     region: Ends | None = None
     margin: Annotated[Amount, ABSENT, says("percent of difference that matters, where that is the limit")] = 0.0
@@ -204,10 +205,10 @@ class Verdict:
     @property
     def is_understated(self) -> bool:
         """Whether a range of gains was claimed, and every effect that is refuted lies above it. "The same within 1 %"
-        is no gain."""
+        is no gain; and what is said to be small is not, where it lies above."""
         lows = [effect.lower for effect in self.effects if effect.verdict is Word.REFUTED]
         nothing = 0.0 if self.unit else 1.0
-        if self.low is None or self.high is None or self.low <= nothing or not lows:
+        if self.small or self.low is None or self.high is None or self.low <= nothing or not lows:
             return False
         return all(low is not None and low > self.high for low in lows)
 

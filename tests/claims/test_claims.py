@@ -110,7 +110,7 @@ def test_a_claim_survives_json(tmp_path: Path) -> None:
 # -- a wrong file --------------------------------------------------------------------------------------------------
 
 KEYS = (
-    "(keys here: part, who, metric, quick, device, evidence, variant, baseline, workloads, faster_than_percent, "
+    "(keys here: part, who, metric, quick, small, device, evidence, variant, baseline, workloads, faster_than_percent, "
     "slower_than_percent, not_faster_than_percent, ratio, gain_percent, same_within_percent, margin)"
 )
 UNKNOWN = "unknown key"

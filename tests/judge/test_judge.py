@@ -648,6 +648,13 @@ def test_a_part_that_depends_is_judged_at_alpha_over_its_effects() -> None:
     ]  # fmt: skip
 
 
+def test_more_than_a_claim_of_something_small_refutes_it_and_is_no_understatement() -> None:
+    frame = samples(noisy(1, old=0.0, new=-0.3), workload="a")
+    evidence = evidence_from_manifest(manifest_of(manifest(experiment("a", "old", "new"))), table_of(frame))
+    claims = [claim("a", id=f"c{int(small)}", gain_percent=[2, 10], small=small) for small in (False, True)]
+    assert [verdict.word for verdict in judge_claims(claims, evidence)] == ["understated", "refuted"]
+
+
 def test_what_the_run_left_out_is_named() -> None:
     frame = samples(noisy(1, old=0.0, new=-0.05), workload="a")
     evidence = evidence_from_manifest(manifest_of(manifest(experiment("a", "old", "new"))), table_of(frame))

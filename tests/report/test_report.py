@@ -287,6 +287,7 @@ def test_a_claim_that_says_less_than_the_truth_is_called_so(
     assert outcome(a_verdict(*rows, verdict="refuted", low=2.0, high=3.0)) == said
     assert outcome(a_verdict(*rows, verdict="refuted", low=None, high=0.5)) == "refuted", "no range was claimed"
     assert outcome(a_verdict(*rows, verdict="refuted", low=0.99, high=1.01)) == "refuted", "no gain was claimed"
+    assert outcome(a_verdict(*rows, verdict="refuted", low=2.0, high=3.0, small=True)) == "refuted", "it is not small"
     half = a_verdict(*rows, an_effect(verdict="inconclusive"), verdict="inconclusive", low=2.0, high=3.0)
     assert outcome(half) == f"{said} on {len(rows)} of {len(rows) + 1}, rest inconclusive"
 
