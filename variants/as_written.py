@@ -2,7 +2,8 @@
 
 `in_out`: its Q, K and V weights lie as [in, out], as the worker's did; all others lie as checkpoints have them.
 `inline`: RoPE's frequencies and tables are made anew in each layer and call, and a mask for each prompt, none at
-decode, as TEAM-008 left it. (That mask, which gave no numbers, is made right.)
+decode, as TEAM-008 left it. (Its mask was multiplied by -inf, which gave no numbers where a key is seen: the lowest
+number takes its place, and a later chunk is masked too.)
 """
 
 from __future__ import annotations
@@ -15,7 +16,6 @@ from torch import Tensor
 
 from .config import LlamaConfig
 from .modular.attention import Attention
-from .modular.masks import FreshMasks
 from .modular.model import Llama
 from .modular.model import build as layered
 from .modular.rope import inverse_frequencies
@@ -37,15 +37,22 @@ class InlineTables:
         return (torch.complex(*(each.to(self.device, self.dtype) for each in (angles.cos(), angles.sin()))),)
 
 
-class PromptMasks(FreshMasks):
-    """A new mask per layer and call of a prompt, made where the scores are; at decode none."""
+class PromptMasks:
+    """A new mask per layer and call of a prompt, made where the scores are; at decode none. It takes the four
+    operations that theirs took: which keys are seen, in the type of the scores, turned round, times the lowest."""
 
-    def __init__(self, application: str, like: Tensor) -> None:
-        super().__init__(application, like.dtype, like.device)
-        self.host = like.device
+    def __init__(self, like: Tensor) -> None:
+        self.dtype, self.device = like.dtype, like.device
+
+    def begin(self, length: int, kv_length: int) -> None:
+        pass
 
     def get(self, length: int, kv_length: int) -> Tensor | None:
-        return None if length == 1 else super().get(length, kv_length)
+        if length == 1:
+            return None
+        keys = torch.arange(kv_length, device=self.device)
+        seen = (keys <= keys[kv_length - length :, None]).to(self.dtype)
+        return (1 - seen) * torch.finfo(self.dtype).min
 
 
 def build(
@@ -62,7 +69,7 @@ def build(
     for attention in (cast(Attention, block.attention) for block in model.blocks):
         if part == "inline":
             attention.rotary.tables = InlineTables(config, like)
-            attention.masks = PromptMasks(settings.mask_application, like)
+            attention.masks = PromptMasks(like)
             continue
         for projection in (attention.q_proj, attention.k_proj, attention.v_proj):
             projection.weight = projection.weight.t().contiguous().t()  # [out, in], whose memory is that of [in, out]

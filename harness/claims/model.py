@@ -221,8 +221,9 @@ when it is measured. All else is what is asked."""
 
 def in_words_of(stored: Iterable[Claim], today: Iterable[Claim]) -> list[Claim]:
     """The stored claims, each with what the claim of the same name says of itself today: title, source, statement,
-    what it assumes, and of its parts the labels, who says them and `small`. Where a part asks something else today, or is not
-    there any more, all of the claim stays as it was stored: the words of today would be about another question."""
+    what it assumes, and of its parts the labels, who says them and `small`. Where a part asks something else today, or
+    is not there any more, all of the claim stays as it was stored: the words of today would be about another
+    question."""
     by_name = {claim.id: claim for claim in today}
     return [_reworded(claim, by_name[claim.id]) if claim.id in by_name else claim for claim in stored]
 

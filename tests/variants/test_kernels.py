@@ -127,7 +127,7 @@ def recorded(name: str, call: Callable[..., Any], log: list[str], *shapes: Any) 
     return made
 
 
-for operator in ("add", "sub", "mul", "truediv", "gt"):
+for operator in ("add", "sub", "mul", "truediv", "gt", "le"):
     name = f"__{operator}__"
     setattr(Recorded, name, lambda self, other, name=name: self.__getattr__(name)(other))
 
@@ -222,8 +222,10 @@ def test_a_mask_is_made_in_each_layer_and_call_or_kept(monkeypatch: pytest.Monke
     assert sum(line.startswith("zeros") for line in before) == layers  # a token
     assert not any(line.startswith(("copy", "zeros")) for line in after)
     last = operations("candle_worker_last", monkeypatch)  # TEAM-008's had a mask for prompts alone
-    assert sum(line.startswith("copy") for line in last) == 2 * layers
-    assert not any(line.startswith("zeros") for line in last)
+    for operation in ("__le__", "to_dtype", "__sub__", "broadcast_mul"):
+        of_masks = tuple(f"{operation} ({shape},)" for shape in ((6, 6), (5, 11)))
+        assert sum(line.startswith(of_masks) for line in last) == 2 * layers, operation
+    assert not any(line.startswith(("copy", "zeros")) for line in last)
 
 
 def without_mask(length: int, kv_length: int, dtype: Any) -> Any:

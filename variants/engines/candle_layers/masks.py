@@ -9,13 +9,23 @@ from typing import Any, Protocol
 
 import candle
 
+HIGHEST = 65504.0
+"""Of float16: taken off a score it leaves no weight, and it is a number in every type."""
 
-def additive_mask(length: int, kv_length: int, dtype: Any) -> Any:
-    """0, or -inf where the key lies after the query."""
+
+def positions(length: int, kv_length: int) -> tuple[Any, Any]:
+    """Of the queries, and of the keys, [T, S] each."""
     rows = candle.Tensor(list(range(kv_length - length, kv_length))).reshape((length, 1))
     columns = candle.Tensor(list(range(kv_length))).reshape((1, kv_length))
     shape = (length, kv_length)
-    later = columns.broadcast_as(shape) > rows.broadcast_as(shape)
+    return rows.broadcast_as(shape), columns.broadcast_as(shape)
+
+
+def additive_mask(length: int, kv_length: int, dtype: Any) -> Any:
+    """0, or -inf where the key lies after the query."""
+    rows, columns = positions(length, kv_length)
+    shape = (length, kv_length)
+    later = columns > rows
     lowest = candle.Tensor([float("-inf")]).to_dtype(dtype).broadcast_as(shape)
     return later.where_cond(lowest, candle.zeros(shape, dtype=dtype))
 
@@ -47,11 +57,19 @@ class FreshMasks:
         return self.made[key].copy()
 
 
-class PromptMasks(FreshMasks):
-    """A new mask in each layer and call of a prompt, none at decode (TEAM-008's last state)."""
+class PromptMasks:
+    """A new mask in each layer and call of a prompt, none at decode (TEAM-008's last state). It takes the four
+    operations that theirs took: which keys are seen, in the type of the scores, less one, times the highest."""
+
+    def __init__(self, dtype: Any) -> None:
+        self.dtype = dtype
 
     def get(self, length: int, kv_length: int) -> Any:
-        return None if length == 1 else super().get(length, kv_length)
+        if length == 1:
+            return None
+        rows, columns = positions(length, kv_length)
+        seen = (columns <= rows).to_dtype(self.dtype)
+        return (seen - 1.0).broadcast_mul(candle.Tensor([HIGHEST]).to_dtype(self.dtype))
 
 
 class KeptMasks:
