@@ -56,6 +56,8 @@ summed one layer's micro-benchmarks: no output projection, KV cache, feed-forwar
 # --- sources without marks -----------------------------------------------------------------------------------
 
 LIBRARY_MODEL = "transformers.models.llama.modeling_llama"
+LIBRARY_FILE = f"site-packages/{LIBRARY_MODEL.replace('.', '/')}.py"
+"""As profiles name it."""
 
 
 def _library(attention: str, call: str) -> dict[str, dict[str, str]]:

@@ -11,12 +11,13 @@ import pandas as pd
 import streamlit as st
 
 from llama_workbench.dashboard import state, words
-from llama_workbench.dashboard.sections import blocks, breakdown, flames, head, memory, sides
+from llama_workbench.dashboard.sections import blocks, flames, head, memory, sides
 from llama_workbench.dashboard.sections import claim as section
 from llama_workbench.dashboard.views import data, forest, outcomes, samples
 from llama_workbench.harness.metrics.base import FINDINGS
 from llama_workbench.harness.report.comparison import Screen
 from llama_workbench.harness.report.outcome import found_text, standing
+from llama_workbench.harness.slices import faces
 from llama_workbench.harness.stats.samples import tokens_per_second
 from llama_workbench.harness.store.folder import RunFolder
 from llama_workbench.harness.store.forms import ExactResult
@@ -215,8 +216,9 @@ def show_inside(opened: state.Opened, claim: data.Claim, effect: Effect, screen:
     is_seen = screen is not None and screen.explained is not None and screen.explained.division is not None
     if not run.is_of_functions or not is_seen:
         blocks.header("Where the time goes", anchor="time", within=True)
-        if not run.is_of_functions:
-            breakdown.show_sides(opened, effect.workload, variants, claim.hypothesis.of)
+        for face in faces("section") if not run.is_of_functions else ():
+            if hasattr(face, "show_sides"):
+                face.show_sides(opened, effect.workload, variants, claim.hypothesis.of)
         if not is_seen:
             flames.show(opened, effect.workload, variants, effect.baseline)
     blocks.header("Memory", anchor="memory", within=True)

@@ -8,14 +8,13 @@ from dataclasses import dataclass
 import streamlit as st
 
 from llama_workbench.dashboard import state
-from llama_workbench.dashboard.sections import blocks, breakdown, flames, head, memory
+from llama_workbench.dashboard.sections import blocks, flames, head, memory
 from llama_workbench.dashboard.views import data, outcomes
-from llama_workbench.harness.metrics.share.metric import PHASES
 from llama_workbench.harness.profilers.causes import CAUSES
-from llama_workbench.harness.report.ladder import ladder_of
+from llama_workbench.harness.report.ladder import ladder_of, ladder_rows
 from llama_workbench.harness.slices import faces
 from llama_workbench.harness.store.folder import RunFolder
-from llama_workbench.harness.store.forms import MEMORY_SWEEP
+from llama_workbench.harness.store.passes import MEMORY_SWEEP
 
 
 @dataclass(frozen=True)
@@ -35,16 +34,33 @@ def sections(run: data.Run) -> dict[str, Section]:
     folder, record = RunFolder(run.path), outcomes.with_profile(run, "")
     seen = Section("flamegraphs", "Flamegraphs", flames.explore, bool(run.profiles) or folder.has(CAUSES), record)
     held = Section("memory", "Memory", memory.show, bool(run.memory) or folder.has(MEMORY_SWEEP), record)
-    listed = [seen, held]
-    if not run.is_of_functions:
-        command = run.dispute.command("phases")
-        listed = [Section("time", "Time by phase", breakdown.show, folder.has(PHASES), command), *listed]
+    by_place = {1: [seen], 2: [held]}
     for face in faces("section"):
-        if face.PAGE == "explore" and ((there := face.is_there(run)) or face.KEY in run.dispute.measured_by):
-            listed.append(Section(face.KEY, face.TITLE, face.show, there, run.dispute.command(face.KEY)))
+        if face.PAGE == "explore":
+            there, measured_by = face.is_there(run), getattr(face, "MEASURED_BY", face.KEY)
+            if there or measured_by in run.dispute.measured_by:
+                part = Section(face.KEY, face.TITLE, face.show, there, run.dispute.command(measured_by))
+                by_place.setdefault(face.PLACE, []).append(part)
+    listed = [section for place in sorted(by_place) for section in by_place[place]]
     if ladder_of(run.claims, run.dispute, run.manifest):
-        listed.append(Section("steps", "Steps", breakdown.show_steps, True, ""))
+        listed.append(Section("steps", "Steps", show_steps, True, ""))
     return {section.key: section for section in listed}
+
+
+def show_steps(opened: state.Opened) -> None:
+    """Each step against the one before it, and what it costs in memory."""
+    run = opened.run
+    ladder = ladder_of(run.claims, run.dispute, run.manifest)
+    assert ladder is not None
+    blocks.header("What is left to gain, step by step", anchor="ladder")
+    with st.container(horizontal=True):
+        blocks.show_codes([*ladder.steps, *ladder.beyond])
+        blocks.show_cards(run, ladder.names, [])
+    blocks.table(ladder_rows(ladder), "Gain and memory of each step")
+    st.caption(
+        "Each step is measured against the one before it. Multiplied, the steps give their joint gain, which is also "
+        "measured as one. Memory: what a model holds more (or less) after a prompt, in percent of its weights."
+    )
 
 
 def main() -> None:

@@ -345,9 +345,12 @@ def note(x: float, y: float, text: str, colours: Palette, *, quiet: bool = False
 
 def bar_rows(
     rows: Sequence[tuple[str, str]],
-    bars: Sequence[Layout],
+    bars: Sequence[go.Bar],
     colours: Palette,
     *,
+    title: str = "",
+    ends: tuple[float, float] | None = None,
+    ticks_at: Mapping[float, str] | None = None,
     row_px: int,
     bar_px: int,
     foot_px: int,
@@ -356,7 +359,8 @@ def bar_rows(
     **more: Any,
 ) -> go.Figure:
     """Rows of bars from left to right: above each its name at the left edge and its value at the right one, `quiet` or
-    not. `bars`: what plotly's have beside their place, each over all rows. The y axis counts pixels."""
+    not. `bars`: all but their place, each over all rows. title, ends, ticks_at: of the axis. The y axis counts pixels.
+    """
     height = row_px * len(rows)
     middles = [height - row_px * place - bar_px / 2 - 26 for place in range(len(rows))]
     notes = []
@@ -364,11 +368,12 @@ def bar_rows(
         above = y + bar_px / 2 + 11
         notes += [note(0, above, name, colours), note(1, above, value, colours, quiet=quiet)]
     return figure(
-        [go.Bar(y=middles, orientation="h", width=bar_px, hoverinfo="text", **bar) for bar in bars],
+        [bar.update(y=middles, orientation="h", width=bar_px, hoverinfo="text") for bar in bars],
         colours,
         height=height + foot_px,
         margin=(5, right_px, 2, foot_px - 2),
         annotations=notes,
+        xaxis=axis(title, standoff=4, range=ends, ticks_at=ticks_at, gridcolor=colours.rule),
         yaxis={"range": [0, height], "visible": False, "fixedrange": True},
         **{"showlegend": False, **more},
     )

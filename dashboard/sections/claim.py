@@ -26,7 +26,7 @@ from ..export.evidence import costs_html, css_variables, diff_html
 from ..export.svg import Palette
 from ..views import data, outcomes, samples
 from . import blocks, head, sides
-from .blocks import Layout, axis, bar_rows, rule
+from .blocks import bar_rows, rule
 
 ANY = -1
 """In the list of claims: two variants, whether or not anybody claimed anything about them."""
@@ -321,26 +321,22 @@ def cause_bars(rows: Sequence[CauseRow], variant: str, colours: Palette) -> go.F
         "array": [row.high - row.value for row in rows],
         "arrayminus": [row.value - row.low for row in rows],
     }  # fmt: skip
-    bar: Layout = {
-        "x": [row.value for row in rows],
-        "marker": {"color": [(saved if row.value < 0 else costs) if row.is_told else colours.rule for row in rows]},
-        "error_x": ends,
-        "hovertext": [f"{words.label(row.name)}<br>{words.label(row)}" for row in rows],
-    }
+    bar = go.Bar(
+        x=[row.value for row in rows],
+        marker={"color": [(saved if row.value < 0 else costs) if row.is_told else colours.rule for row in rows]},
+        error_x=ends,
+        hovertext=[f"{words.label(row.name)}<br>{words.label(row)}" for row in rows],
+    )
     return bar_rows(
         [(words.label(row.name, 52), words.label(row)) for row in rows],
         [bar],
         colours,
+        title=f"← less time in {words.label(variant, 20)}   [{rows[0].unit} a call]   more →",
         row_px=42,
         bar_px=12,
         foot_px=42,
         right_px=10,
         shapes=[rule(0, 0, 0, 1, colours.muted, yref="paper")],
-        xaxis=axis(
-            f"← less time in {words.label(variant, 20)}   [{rows[0].unit} a call]   more →",
-            standoff=4,
-            gridcolor=colours.rule,
-        ),
     )
 
 

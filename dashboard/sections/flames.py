@@ -22,23 +22,23 @@ import streamlit as st
 from numpy.typing import NDArray
 
 from llama_workbench.harness.evidence.effect import ALPHA
-from llama_workbench.harness.metrics.share.shares import (
-    LIBRARY_FILE,
+from llama_workbench.harness.profilers.causes import SIDES, SampledLine
+from llama_workbench.harness.profilers.py_spy import Profile as ProfileRow
+from llama_workbench.harness.report.causes import Explanation, Key, explanations_in
+from llama_workbench.harness.report.phases import (
+    NAMES,
     Lines,
-    LinesOfFile,
     lines_in_sources,
     merged_sets,
     phases_of_stack,
     stacks_of_calls,
 )
-from llama_workbench.harness.profilers.causes import SIDES, SampledLine
-from llama_workbench.harness.profilers.py_spy import Profile as ProfileRow
-from llama_workbench.harness.report.causes import Explanation, Key, explanations_in
 from llama_workbench.harness.stats.causes import PlaceDifference, Samples, divide
 from llama_workbench.harness.store.files import RunError
 from llama_workbench.harness.store.folder import RunFolder
+from llama_workbench.harness.store.passes import PHASE_FACTS, PhaseFacts
 from llama_workbench.harness.store.verdict_schema import Effect
-from llama_workbench.variants.phase_map import FUSED_PARTS, OTHER, PHASES
+from llama_workbench.variants.phase_map import FUSED_PARTS, LIBRARY_FILE, OTHER, PHASES
 
 from .. import state, words
 from ..export import viewer
@@ -57,7 +57,7 @@ from ..views.tree import (
     time_ns,
     without_shell,
 )
-from . import blocks, breakdown
+from . import blocks
 
 KINDS = {"variant": "the variant's own code", "torch": "torch", "library": "other libraries", "other": "the rest"}
 
@@ -369,9 +369,9 @@ def read_pair(run: data.Run, workload: str, baseline: str, variant: str, times: 
     before, after = (profile for profile in profiles if profile is not None)
     if times is not None:
         before, after = (timed(profile, each) for profile, each in zip((before, after), times[1:], strict=True))
-    phases = breakdown.read_phases(run)
+    facts = data.read_or_none(RunFolder(run.path), PHASE_FACTS, [])
     texts = {side: data.profile_text(run, workload, side) for side in (baseline, variant)}
-    stacks = {side: phase_stacks(text, phase_lines(phases, side, text)) for side, text in texts.items()}
+    stacks = {side: phase_stacks(text, phase_lines(facts, side, text)) for side, text in texts.items()}
     unaligned = tuple(side for side, found in stacks.items() if not found)
     if not unaligned:
         roots = phase_trees(*stacks.values())
@@ -422,22 +422,22 @@ def _phases_named(phases: frozenset[str]) -> str:
     """The phases in words, in the order of a forward."""
     if phases == _ATTENTION:
         return "attention from mask to output"
-    return " + ".join(breakdown.NAMES.get(phase, phase) for phase in PHASES if phase in phases)
+    return " + ".join(NAMES.get(phase, phase) for phase in PHASES if phase in phases)
 
 
 _PLACE_OF_LINE = re.compile(r"(.*) \(([^()]*):(\d{1,9})\)(?: \d+)?")  # the innermost frame stands before the count
 
 
-def phase_lines(phases: breakdown.Phases, variant: str, stacks: str) -> Lines:
+def phase_lines(facts: Sequence[PhaseFacts], variant: str, stacks: str) -> Lines:
     """File → line → phases, for the files of a variant's profile: as a run recorded it, else as the source here says.
 
     A run records it for the variants that a claim about shares names.
     """
-    recorded: dict[str, LinesOfFile] = {}
-    for (_, name), fact in phases.facts.items():
-        for file, known in fact.lines.items():
-            if name == variant or file != LIBRARY_FILE:  # the kind of attention decides what its lines are
-                recorded.setdefault(file, {line: [own, called] for line, (own, called) in known.items()})
+    recorded: dict[str, Mapping[str, Sequence[Sequence[str]]]] = {}
+    for fact in facts:
+        for file, lines in fact.lines.items():
+            if fact.variant == variant or file != LIBRARY_FILE:  # the kind of attention decides what its lines are
+                recorded.setdefault(file, lines)
     places: dict[str, set[tuple[str, int]]] = {}
     for frame in set(re.split(r"[;\n]", stacks)):
         if parts := _PLACE_OF_LINE.fullmatch(frame):

@@ -15,7 +15,7 @@ from llama_workbench.harness.evidence.evidence import Evidence
 from llama_workbench.harness.profilers.peak_memory import Memory
 from llama_workbench.harness.store.files import RunError
 from llama_workbench.harness.store.folder import RunFolder
-from llama_workbench.harness.store.forms import MEMORY_SWEEP, Sweep
+from llama_workbench.harness.store.passes import MEMORY_SWEEP, Sweep
 from llama_workbench.harness.store.verdict_schema import Effect
 
 from .. import state, words
@@ -114,21 +114,22 @@ def bars(rows: Sequence[Memory], field: str, title: str, baseline: str, colours:
         exact = f" ({amount:,.0f} bytes)" if amount is not None else f"<br>{words.label(row.reason or '', 90)}"
         hovers.append(f"<b>{words.label(row.variant)}</b><br>{title}: {words.size(amount)}{exact}")
     ticks = {place: f"{text} {unit}" if place else "0" for place, text in _byte_ticks(0.0, largest, divisor).items()}
-    bar: Layout = {
-        "x": [amount or 0 for amount in amounts],
-        "marker": {"color": [colours.sides[row.variant != baseline] for row in rows]},
-        "hovertext": hovers,
-    }
+    bar = go.Bar(
+        x=[amount or 0 for amount in amounts],
+        marker={"color": [colours.sides[row.variant != baseline] for row in rows]},
+        hovertext=hovers,
+    )
     return bar_rows(
         [(words.label(row.variant, 30), words.size(amount)) for row, amount in zip(rows, amounts, strict=True)],
         [bar],
         colours,
+        ends=(0, largest or 1),
+        ticks_at=ticks,
         row_px=40,
         bar_px=12,
         foot_px=30,
         right_px=24,
         quiet=False,
-        xaxis=axis(range=[0, largest or 1], ticks_at=ticks, gridcolor=colours.rule),
     )
 
 

@@ -19,13 +19,17 @@ from llama_workbench.harness.report import outcome as outcomes
 from llama_workbench.harness.report.answer import Line, Picked, decisions_of, picks_of
 from llama_workbench.harness.report.ladder import LadderAdvice, cards_of
 from llama_workbench.harness.spec.words import SIDES, Word
+from llama_workbench.harness.store.files import RunError
+from llama_workbench.harness.store.folder import RunFolder
+from llama_workbench.harness.store.passes import PHASES
+from llama_workbench.harness.store.tables import no_rows
 from llama_workbench.harness.store.verdict_schema import Effect
 
 from .. import state, words
 from ..views import data, forest
 from ..views import outcomes as stands
 from ..views.workloads import kind_and_model, parts_of
-from . import blocks, breakdown
+from . import blocks
 from . import claim as section
 
 Json = dict[str, Any]
@@ -384,9 +388,12 @@ def _rank(claim: data.Claim) -> int:
 
 def _picks(run: data.Run) -> list[Picked]:
     """What the teams' own rules pick from this run's numbers; nothing where it has none for them."""
-    phases = breakdown.read_phases(run)
     try:
-        return picks_of(decisions_of(run.dispute, phases.table, run.claims, run.alpha))
+        table = RunFolder(run.path).read_table(PHASES)
+    except RunError:
+        table = no_rows(PHASES.columns)
+    try:
+        return picks_of(decisions_of(run.dispute, table, run.claims, run.alpha))
     except ValueError:
         return []
 

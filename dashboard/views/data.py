@@ -19,10 +19,10 @@ from llama_workbench.harness.evidence.effect import ALPHA, exp, percent
 from llama_workbench.harness.machine.lifeline import is_held
 from llama_workbench.harness.metrics.base import Metric
 from llama_workbench.harness.metrics.registry import metric_of, names
-from llama_workbench.harness.metrics.share.shares import calls_alone
 from llama_workbench.harness.profilers import py_spy
 from llama_workbench.harness.profilers.peak_memory import MEMORY, Memory
 from llama_workbench.harness.report.outcome import trust_of
+from llama_workbench.harness.report.phases import calls_alone
 from llama_workbench.harness.report.text import excluded_lines
 from llama_workbench.harness.spec.comparison import TIMES
 from llama_workbench.harness.spec.comparison import Metric as TimeMetric

@@ -11,21 +11,16 @@ from types import ModuleType
 from typing import Any
 
 
-def defined(package: ModuleType, name: str, inner: str = "") -> list[Any]:
-    """What the modules of a package have under a name; of its packages, what their module `inner` has."""
-    values = []
-    for entry in pkgutil.iter_modules(package.__path__):
-        if not entry.ispkg or inner:
-            module = import_module(f"{package.__name__}.{entry.name}" + f".{inner}" * entry.ispkg)
-            values += [getattr(module, name)] if hasattr(module, name) else []
-    return values
+def defined(package: ModuleType, name: str) -> list[Any]:
+    """What the modules of a package have under a name."""
+    modules = [import_module(f"{package.__name__}.{entry.name}") for entry in pkgutil.iter_modules(package.__path__)]
+    return [getattr(module, name) for module in modules if hasattr(module, name)]
 
 
-def mentioning(package: ModuleType, name: str, inner: str) -> Iterator[str]:
+def mentioning(package: ModuleType, name: str) -> Iterator[str]:
     """The full names of those modules whose source assigns `name` at its top; no other is imported to find out."""
     line = re.compile(rf"^{name}\b.*=", re.MULTILINE)
     for folder in map(Path, package.__path__):
         for entry in pkgutil.iter_modules([str(folder)]):
-            path = folder / entry.name / f"{inner}.py" if entry.ispkg else folder / f"{entry.name}.py"
-            if path.is_file() and line.search(path.read_text(encoding="utf-8")):
-                yield f"{package.__name__}.{entry.name}" + f".{inner}" * entry.ispkg
+            if line.search((folder / f"{entry.name}.py").read_text(encoding="utf-8")):
+                yield f"{package.__name__}.{entry.name}"

@@ -1,6 +1,6 @@
 """What a metric is to the rest of the harness: a hypothesis model, a pass, and a verdict.
 
-A metric lives in one module or small package of this folder, whose METRIC is found by `registry`. Claims are written
+A metric lives in one module of this folder or of a slice, whose METRIC is found by `registry`. Claims are written
 with its hypothesis model, a plan takes from the hypotheses what they need, a run makes the pass, and `judge` gives the
 verdict from what the pass left in the run folder. Nothing else in the harness knows it by name.
 """

@@ -1,4 +1,4 @@
-"""Finds the metrics: every module `metrics/NAME.py` or `metrics/NAME/metric.py` that defines METRIC, and of slices."""
+"""Finds the metrics: every module `metrics/NAME.py` that defines METRIC, and those of slices."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .base import Metric
 def metrics() -> tuple[Metric[Any], ...]:
     """All metrics, in alphabetical order of their first names. No torch is imported."""
     of_slices = [face.METRIC for face in faces("metric")]
-    return tuple(sorted(defined(package, "METRIC", "metric") + of_slices, key=lambda metric: metric.names))
+    return tuple(sorted(defined(package, "METRIC") + of_slices, key=lambda metric: metric.names))
 
 
 def names() -> tuple[str, ...]:

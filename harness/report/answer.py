@@ -15,7 +15,6 @@ from itertools import chain
 from typing import NamedTuple
 
 from ..evidence.effect import combine
-from ..metrics.share.shares import share as time_share
 from ..spec.dispute import FOUND, GAIN_OF, SHARE_OF, Beside, Dispute, MainQuestion, Numbers, Rule
 from ..spec.table import Table
 from ..spec.words import UNDERSTATED, Word
@@ -23,6 +22,7 @@ from ..stats.confidence import FIRST_LOOK
 from ..store.verdict_schema import Effect, Verdict
 from .markdown import markdown_cell, markdown_rows, markdown_text
 from .outcome import by_side, found_text, leaning, outcome, standing, tally, tally_text
+from .phases import share as time_share
 from .text import claim_text, hull, one_text_line, short, verdict_counts
 
 SO_FAR: Mapping[str, str] = {Word.SUPPORTED: "Yes", Word.REFUTED: "No"}

@@ -14,11 +14,11 @@ from functools import cached_property
 from llama_workbench.variants.phase_map import FUSED_PARTS, OTHER, PHASES
 
 from ..evidence.effect import ALPHA
-from ..metrics.share.shares import lines_in_sources, merged_sets, phases_of_stack
 from ..profilers.causes import CAUSES, SIDES, SampledLine, SampledPair
 from ..stats.causes import Division, PlaceDifference, divide
 from ..store.folder import RunFolder
 from ..store.verdict_schema import Effect
+from .phases import lines_in_sources, merged_sets, phases_of_stack
 from .text import call_times, one_text_line, unit_of
 
 _FRAME = re.compile(r"(.*) \(([^()]*):(\d+)\)")  # function, file, line

@@ -10,8 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..claims.model import Claim
-from ..metrics.share.shares import Share, grade
-from ..spec.dispute import Dispute, ProfilingForm
+from ..spec.dispute import Dispute
 from ..store.schema import Manifest
 from ..store.verdict_schema import Effect, Verdict
 from .outcome import command_of, cost_text, outcome
@@ -166,29 +165,6 @@ def markdown_text(text: object, limit: int = 300) -> str:
 def markdown_cell(text: object) -> str:
     """The same for a table, whose cell it cannot leave."""
     return markdown_text(text).replace("|", "\\|")
-
-
-# The profiling form, from shares of the time by phase.
-
-
-LEVELS = ("minor", "moderate", "critical")
-
-
-def profiling_markdown(form: ProfilingForm, forms: Mapping[tuple[str, str], Mapping[str, Share]]) -> str:
-    """A table for each (workload, variant) from its shares by phase: every level that the interval
-    allows by the dispute's form, and what is then done where it may be critical."""
-    blocks = ["# Where the time goes"]
-    for (workload, variant), shares in forms.items():
-        rows = []
-        for phase, share in shares.items():
-            first, last = (LEVELS.index(grade(end)) for end in (share.low, share.high))
-            levels = LEVELS[first : last + 1]
-            target = form.remedies.get(phase, form.beyond) if "critical" in levels else ""
-            ends = f"[{100 * share.low:.1f}, {100 * share.high:.1f}]"
-            rows.append((phase, f"{100 * share.value:.1f} %", ends, " or ".join(levels), markdown_cell(target)))
-        headings = ("phase", "share", "interval", "level", "what the plan does")
-        blocks += [f"## {variant} on {workload}", markdown_rows(headings, rows)]
-    return "\n\n".join(blocks) + "\n"
 
 
 # Claims of a run one after the other, as a page for readers: what is said, by whom and where, what came out on each

@@ -10,14 +10,17 @@
 | a command of `workbench` | `command.py` | `command`, `LISTED`, `VERB` where it is no folder's name | `commands.app` |
 | a page of the dashboard | `page.py` | `PAGE` (path in the URL, title, icon, help), `show()` | `dashboard/app.py` |
 | a section of the view Trust | `section.py` | `PAGE` (trust), `show()` | `dashboard/sections/trust.py` |
-| a part of Explore | `section.py` | `PAGE` (explore), `KEY`, `TITLE`, `is_there(run)`, `show(opened)` | that page |
+| a part of Explore | `section.py` | `PAGE`, `KEY`, `TITLE`, `PLACE`, `is_there(run)`, `show(opened)` | that page |
+| what Comparison shows of two variants | `section.py` | `show_sides(opened, workload, variants, of)` | that page |
+| the phases of lines | `lines.py` | `lines_in_sources(places, attention)` | `report.phases` |
 | a part of `workbench report` | `report.py` | `markdown(folder, alpha)`, empty where a run has none | that command |
 | runs of several machines | `machines.py` | `measured_on`, `verdicts_of`, `judge_fleet` | `session.judging` |
 | the screen of a run, if not the usual | `screen.py` | `screen(folder)`, or None; `svg(folder)` | `tables`, `report` |
 
 Options that only a slice reads are lines of `plan.options` all the same, such as `--on`. A run's file that a slice
 writes keeps its form in `store`, where pages of the core show it. A claim of a metric that is gone says so. If
-`measured_by` of the dispute has the `KEY` of a part that a run lacks, Explore shows the command that records it.
+`measured_by` of the dispute has the `KEY` (or `MEASURED_BY`) of a part that a run lacks, Explore shows the command
+that records it. `PAGE` is "explore" there, and parts stand in the order of `PLACE`.
 """
 
 from __future__ import annotations

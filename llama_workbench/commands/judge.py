@@ -126,9 +126,9 @@ def _both_sessions(run: RunFolder, judged: Rejudged, there: RunFolder) -> BothSe
 
 
 def _session(run: RunFolder, verdicts: Sequence[Verdict], dispute: Dispute, alpha: float) -> SessionAnswers:
-    from llama_workbench.harness.metrics.share.metric import PHASES
     from llama_workbench.harness.report.answer import decisions_of
     from llama_workbench.harness.report.sessions import SessionAnswers
+    from llama_workbench.harness.store.passes import PHASES
 
     return SessionAnswers(run.path.name, verdicts, decisions_of(dispute, run.read_table(PHASES), verdicts, alpha))
 

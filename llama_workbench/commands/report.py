@@ -98,13 +98,11 @@ def _export(folder: RunFolder, claim: str, part: str | None, files: Mapping[str,
 def _print(folder: RunFolder) -> None:
     """Print the answer and all else that the run has."""
     from llama_workbench.harness.metrics.registry import judged_files
-    from llama_workbench.harness.metrics.share.metric import PHASES
-    from llama_workbench.harness.metrics.share.shares import top_consumers
     from llama_workbench.harness.report.answer import answer_markdown, decisions_of, picks_markdown, picks_of
     from llama_workbench.harness.report.ladder import ladder_markdown, ladder_of
-    from llama_workbench.harness.report.markdown import profiling_markdown
     from llama_workbench.harness.session.judging import rejudge
     from llama_workbench.harness.slices import faces
+    from llama_workbench.harness.store.passes import PHASES
     from llama_workbench.harness.store.verdict_schema import FLEET
 
     warn_changed(folder, read=judged_files())
@@ -112,7 +110,7 @@ def _print(folder: RunFolder) -> None:
         _print_fleet(folder)
         return
     verdicts, manifest = rejudge(folder)
-    dispute, alpha, table = manifest.dispute, manifest.alpha, folder.read_table(PHASES)
+    dispute, alpha = manifest.dispute, manifest.alpha
     write(f"# The answer\n\n{answer_markdown(verdicts, dispute)}\n")
     if (ladder := ladder_of(verdicts, dispute, manifest)) is not None:
         write(f"# What is left to gain, step by step\n\n{ladder_markdown(ladder)}\n")
@@ -120,16 +118,11 @@ def _print(folder: RunFolder) -> None:
         if text := face.markdown(folder, alpha):
             write(f"{text}\n")
     try:
-        if pairs := table.distinct("workload", "variant"):
-            shares = {(name, side): top_consumers(table, name, side, alpha=alpha) for name, side in pairs}
-            write(f"{profiling_markdown(dispute.form, shares)}\n")
-        if decisions := decisions_of(dispute, table, verdicts, alpha):
-            write(f"# What the teams' own rules pick\n\n{picks_markdown(picks_of(decisions))}\n")
+        decisions = decisions_of(dispute, folder.read_table(PHASES), verdicts, alpha)
     except ValueError as error:
         raise Failure(f"{folder.path / PHASES}: {error}") from error
-    if not pairs and any(each.workload.kind != "call" for each in manifest.experiments):
-        measure = dispute.command("phases_of_one")
-        write(f"Where the time goes: this run has no time breakdown; to measure one: {measure}\n")
+    if decisions:
+        write(f"# What the teams' own rules pick\n\n{picks_markdown(picks_of(decisions))}\n")
 
 
 def _print_fleet(folder: RunFolder) -> None:

@@ -1,4 +1,4 @@
-"""The teams' own rules, at and around their thresholds, and the profiling form."""
+"""The teams' own rules, at and around their thresholds."""
 
 from __future__ import annotations
 
@@ -9,9 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from llama_workbench.harness.claims.reading import load_dispute
-from llama_workbench.harness.metrics.share.shares import Share
 from llama_workbench.harness.report.answer import Decision, Measured, decide, picks_of
-from llama_workbench.harness.report.markdown import profiling_markdown
 
 DISPUTE = load_dispute()
 
@@ -137,24 +135,3 @@ def test_the_true_shares_pick_among_the_choices(
 def test_every_rule_says_where_it_stands_and_how_we_interpret_it() -> None:
     for rule in DISPUTE.rule:
         assert rule.team and rule.document and rule.section and rule.says and rule.remark
-
-
-def test_the_form_says_how_large_each_phase_is_and_what_the_plan_does() -> None:
-    form = {
-        "mlp": (45, 44, 46),
-        "mask_create": (12, 11, 13),
-        "cache": (9, 7, 11),
-        "rope": (5, 5, 10),
-        "norm": (4, 3, 5),
-    }
-    shares = {phase: Share(value / 100, low / 100, high / 100, 12, 0.01) for phase, (value, low, high) in form.items()}
-    text = profiling_markdown(DISPUTE.form, {("prefill-15m-t128", "team006_before"): shares})
-    beyond = "the library's own operations: the plan says that these cannot be optimised"
-    assert "## team006_before on prefill-15m-t128" in text
-    assert [line for line in text.splitlines() if line.startswith("| ")][1:] == [
-        f"| mlp | 45.0 % | [44.0, 46.0] | critical | {beyond} |",
-        "| mask_create | 12.0 % | [11.0, 13.0] | critical | cache masks (Phase 3A) |",
-        "| cache | 9.0 % | [7.0, 11.0] | moderate or critical | unify the caches (Phase 3B) |",
-        "| rope | 5.0 % | [5.0, 10.0] | moderate |  |",
-        "| norm | 4.0 % | [3.0, 5.0] | minor or moderate |  |",
-    ]

@@ -14,11 +14,11 @@ import pytest
 from llama_workbench.commands import app
 from llama_workbench.harness.claims.model import ClaimError
 from llama_workbench.harness.claims.reading import DISPUTE_FILE, SHIPPED, load_claims, load_dispute, stored_claims
-from llama_workbench.harness.metrics.share.metric import PHASES
 from llama_workbench.harness.report.answer import answer, decisions_of, picks_of
 from llama_workbench.harness.spec.dispute import Dispute
 from llama_workbench.harness.store.files import VERDICTS
 from llama_workbench.harness.store.folder import RunFolder
+from llama_workbench.harness.store.passes import PHASES
 from llama_workbench.harness.store.schema import manifest_of
 from tests.runs import write_run
 

@@ -23,7 +23,6 @@ from llama_workbench.commands.app import main
 from llama_workbench.datasets.workloads import workloads
 from llama_workbench.harness.claims.model import Claim
 from llama_workbench.harness.claims.reading import DISPUTE_FILE
-from llama_workbench.harness.metrics.share.metric import PHASES
 from llama_workbench.harness.store.folder import RunFolder
 from tests.runs import FACTORS, write_run
 
@@ -387,37 +386,3 @@ def test_a_run_of_its_own_is_left_as_it_was(results: Path) -> None:
     output("runs", cwd=results)
     command("compare", "main", "same", cwd=results)
     assert {path.name: path.read_bytes() for path in run.path.iterdir() if path.is_file()} == before
-
-
-# -- report --------------------------------------------------------------------------------------------------------
-
-
-def with_phases(run: RunFolder, variant: str = "team006_before") -> RunFolder:
-    """The run with a phase pass: the mask is 12 % of each call, the cache 2 %, the MLP what is left, give or take."""
-    rows = []
-    for index in range(12):
-        spent = {"mask_create": 12_000 + 10 * index, "cache": 2_000 - 5 * index, "mlp": 86_000}
-        total = sum(spent.values())
-        rows += [["prefill-15m-t128", variant, 1, index, 0, 128, phase, ns, total] for phase, ns in spent.items()]
-    run.write_table(PHASES, rows)
-    return run
-
-
-def test_report_fills_in_the_plan_s_form_and_applies_the_teams_rules(tmp_path: Path) -> None:
-    run = with_phases(write_run(tmp_path / "run", only=["prefill-15m-t128"]))
-    text = output("report", run.path)
-    assert text.startswith("# The answer\n\n**Is the rewrite ")
-    form = text[text.index("# Where the time goes") :]
-    assert "## team006_before on prefill-15m-t128" in form and "cache masks (Phase 3A)" in form
-    assert "| critical |" in form and "| mlp | 8" in form and "## team006_after" not in form
-    assert "**cache masks** on the one workload" in form and "ruled out: " not in form
-
-
-def test_report_says_what_it_lacks(tmp_path: Path) -> None:
-    run = write_run(tmp_path / "run", only=["prefill-15m-t128"])
-    missing = "no time breakdown; to measure one: pytest --benchmark --claims qkv-61"
-    assert missing in output("report", run.path)
-    other = with_phases(write_run(tmp_path / "other", only=["prefill-15m-t128"]), "team006_after")
-    assert "own rule" not in output("report", other.path), "the rules ask about team006_before"
-    functions = ROOT / "results" / "baselines" / "first-comparison"
-    assert "no time breakdown" not in output("report", functions), "functions have no phases"

@@ -23,13 +23,13 @@ from hypothesis import strategies as st
 from llama_workbench import ROOT
 from llama_workbench.commands.app import main
 from llama_workbench.harness.claims.reading import load_dispute
-from llama_workbench.harness.metrics.share.metric import PHASES
 from llama_workbench.harness.report.answer import answer
 from llama_workbench.harness.report.ladder import cards_of
 from llama_workbench.harness.report.text import verdict_counts
 from llama_workbench.harness.store import folder as folders
 from llama_workbench.harness.store.files import RunError
 from llama_workbench.harness.store.folder import RunFolder
+from llama_workbench.harness.store.passes import PHASES
 from tests import runs
 from tests.dashboard_pages import everything, open_in_app, open_page, read, strips, texts
 from tests.dashboard_runs import HOSTILE, MARKUP, add_broken

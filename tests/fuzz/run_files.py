@@ -15,21 +15,22 @@ from pathlib import Path
 from typing import Any
 
 from llama_workbench.dashboard.export import evidence as export
-from llama_workbench.dashboard.sections import breakdown, memory, trust
+from llama_workbench.dashboard.sections import memory, trust
 from llama_workbench.dashboard.views import data, outcomes, samples
 from llama_workbench.harness.baselines.regressions import compare_standings
 from llama_workbench.harness.baselines.text import to_markdown
 from llama_workbench.harness.claims.model import ClaimError
 from llama_workbench.harness.claims.reading import check_claim, load_dispute
-from llama_workbench.harness.metrics.share.metric import PHASES
 from llama_workbench.harness.report.answer import decisions_of
 from llama_workbench.harness.report.markdown import markdown_table
 from llama_workbench.harness.report.standings import read_standings, write_standings
 from llama_workbench.harness.report.terminal import verdict_report
 from llama_workbench.harness.session.judging import judge_run, rejudge
 from llama_workbench.harness.slices.roofline.metric import ROOFLINE, all_reached
+from llama_workbench.harness.slices.share import section as breakdown
 from llama_workbench.harness.store.files import RunError
 from llama_workbench.harness.store.folder import RunFolder, describe
+from llama_workbench.harness.store.passes import PHASES
 from llama_workbench.harness.store.schema import Manifest
 from llama_workbench.variants import phase_map
 from tests import runs
@@ -276,7 +277,7 @@ def read_phase_facts(run: RunFolder) -> list[object]:
     phases = breakdown.read_phases(_opened(run))
     for problem in phases.problems:
         warnings.warn(problem, stacklevel=2)
-    return [phases.facts]
+    return [phases.problems]
 
 
 def read_samples(run: RunFolder) -> list[object]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 from unittest.mock import Mock
@@ -37,7 +38,7 @@ from llama_workbench.harness.store.schema import manifest_of
 from llama_workbench.harness.store.tables import COLUMNS, no_rows
 from llama_workbench.harness.store.verdict_schema import Verdict
 from llama_workbench.harness.worker.correctness import small_weights
-from tests.runs import Quiet, measurement_of
+from tests.runs import Quiet, measurement_of, write_run
 
 pytestmark = pytest.mark.usefixtures("warm")
 
@@ -334,3 +335,44 @@ def test_what_has_no_roofline_says_so(tmp_path: Path) -> None:
         reached([component], "rope-t8", "fast", alpha=0.01)
     with pytest.raises(ValueError, match="not in this run"):
         reached([absent], "decode-tiny-c16", "fast", alpha=0.01)
+
+
+def fractions(app: Any) -> list[str]:
+    """The roofline fractions of the page, in percent."""
+    return [text for table in app.dataframe for text in table.value.get("roofline fraction, %", ())]
+
+
+def test_the_roof_has_a_part_of_the_page_and_a_damaged_one_says_so(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    pytest.importorskip("streamlit", reason="the dashboard's packages are not installed")
+    from tests.dashboard_pages import everything, open_page
+    from tests.dashboard_runs import HOSTILE
+
+    page = partial(open_page, ROOT / "dashboard" / "page_scripts" / "explore.py", monkeypatch, show="roofline")
+    run = write_run(tmp_path / "runs" / "roofed")
+    assert "--claims fast-is-level" in everything(page(tmp_path))
+    record = {
+        "workload": HOSTILE,
+        "variants": {"fast": {}, "candle": {"reason": "candle-nn is not installed"}},
+        "rounds": 6,
+        "roofs": {"matmul": {"kernel": "square", "amount": 10**9}, "memory": {"kernel": "sum", "amount": 10**8}},
+        "work": {"16": [[10**9, 1000]]},
+        "roof_samples": [[name, i, 0, 1, 10**7, 10**7] for i in range(6) for name in ("matmul", "memory")],
+        "samples": [["fast", i, 0, 16, 1, 2 * 10**7, 2 * 10**7] for i in range(6)],
+    }
+    run.write_json("roofline.json", [record])
+    app = page(tmp_path)
+    text = everything(app)
+    assert not app.exception
+    assert fractions(app) == ["50 [50, 50]"] and "computing" in text and HOSTILE in text
+    assert "candle-nn is not installed" in text and "above 100 %" not in text
+    fast = [["fast", i, 0, 16, 1, 8 * 10**6, 8 * 10**6] for i in range(6)]
+    run.write_json("roofline.json", [record | {"samples": fast}])
+    app = page(tmp_path)
+    text = everything(app)
+    assert fractions(app) == ["125 [125, 125]"] and "above 100 %: the peak is a measured kernel too (square)" in text
+    run.write_json("roofline.json", [record | {"work": {}}])
+    assert "roofline.json is damaged" in everything(page(tmp_path))
+    (run.path / "roofline.json").write_text("[")
+    assert "The roofline cannot be read." in everything(page(tmp_path))

@@ -16,12 +16,12 @@ from llama_workbench.dashboard.views import data, entries
 from llama_workbench.datasets.files import parse_json, parse_toml, short
 from llama_workbench.harness.baselines.saved import save
 from llama_workbench.harness.metrics.registry import judged_files
-from llama_workbench.harness.metrics.share.metric import PHASES
 from llama_workbench.harness.report.standings import measure_standings, read_standings
 from llama_workbench.harness.session.judging import rejudge
 from llama_workbench.harness.store import forms, schema
 from llama_workbench.harness.store.files import VERDICTS, RunError, RunWarning
 from llama_workbench.harness.store.folder import RunFolder, describe
+from llama_workbench.harness.store.passes import PHASES
 from tests.commands.test_cli import Done, command, output
 from tests.fuzz.run_files import AFTER, BEFORE, READERS, WORKLOAD, claims, write_whole_run
 from tests.store.test_store import a_round

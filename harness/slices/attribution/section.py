@@ -14,7 +14,7 @@ from llama_workbench.dashboard.views import data, outcomes
 from . import effects
 from .metric import DUMMY, MARGIN_PERCENT
 
-PAGE, KEY, TITLE = "explore", "attribution", "Attribution"
+PAGE, KEY, TITLE, PLACE = "explore", "attribution", "Attribution", 3
 
 
 def asked_for(run: data.Run) -> list[data.Claim]:

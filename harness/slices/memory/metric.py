@@ -27,7 +27,8 @@ from ...measure.passes import measured_by
 from ...measure.processes import WorkerFailed
 from ...metrics.base import ExactMetric, PassContext, VariantHypothesis, not_measured, subjects
 from ...spec.hypotheses import Quantity
-from ...store.forms import MEMORY_SWEEP, ExactResult
+from ...store.forms import ExactResult
+from ...store.passes import MEMORY_SWEEP
 
 STEP_SECONDS = 120.0
 CALLS = 6 * MOST_LENGTHS

@@ -12,7 +12,7 @@ from ...store.folder import RunFolder
 from .metric import ROOFLINE, Reached, all_reached
 from .report import COLUMNS, roofline_rows
 
-PAGE, KEY, TITLE = "explore", "roofline", "Roofline"
+PAGE, KEY, TITLE, PLACE = "explore", "roofline", "Roofline", 3
 
 
 def is_there(run: data.Run) -> bool:

@@ -12,7 +12,7 @@ from ...store.folder import RunFolder
 from .screen import drawn, headings, rows, sentences
 from .table import is_tabled, table_of
 
-PAGE, KEY, TITLE = "explore", "sides", "Sides and sizes"
+PAGE, KEY, TITLE, PLACE = "explore", "sides", "Sides and sizes", 3
 
 
 def is_there(run: data.Run) -> bool:

@@ -1,4 +1,4 @@
-"""Shares of a forward by phase: pure functions of the phase table, and the phases of a profiler's samples.
+"""The time breakdown of a run for all that shows it: shares by phase out of phases.parquet, and the phases of samples.
 
 A round gives one number a question: time in the phases over time in the denominator. A phase's time in a round is its
 median over the calls of one length, for on a shared machine one call in ten is held up; where lengths differ, these are
@@ -7,36 +7,36 @@ summed. Rounds rebuild the models and are the unit; their number is fixed before
 
 from __future__ import annotations
 
-import ast
 import math
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from importlib.util import find_spec
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from llama_workbench import ROOT
-from llama_workbench.variants.phase_map import (
-    DENOMINATORS,
-    FRAMES,
-    FUSED_PARTS,
-    LIBRARY_MODEL,
-    MAPS,
-    MEANING,
-    OTHER,
-    PHASES,
-)
+from llama_workbench.variants.phase_map import DENOMINATORS, FRAMES, FUSED_PARTS, MEANING, OTHER, PHASES
 
-from ...evidence.effect import ALPHA
-from ...spec.table import Table
-from ...stats.confidence import fixed_interval
-from .marking import COMMENT, Marker, PhaseError
+from ..evidence.effect import ALPHA
+from ..slices import faces
+from ..spec.table import Table
+from ..stats.confidence import fixed_interval
 
-CRITICAL, MODERATE = 0.10, 0.05
-"""Critical is above the first, minor below the second, moderate from the one to the other."""
+NAMES: Mapping[str, str] = {
+    "mask_create": "mask create",
+    "mask_apply": "mask apply",
+    "rope": "RoPE",
+    "qkv": "QKV",
+    "o_proj": "output proj.",
+    "attention_fused": "fused attention",
+    "mlp": "MLP",
+    "lm_head": "LM head",
+    "final_norm": "final norm",
+}
+"""What a phase is called where its own name does not say it."""
+
+LEVELS = {"minor": 0.0, "moderate": 0.05, "critical": 0.10}
+"""The execution plan's words for a share. Critical is above 10 %, moderate from 5 to 10 %, minor below 5 %."""
 
 
 @dataclass(frozen=True)
@@ -89,9 +89,11 @@ def top_consumers(
     return dict(sorted(parts.items(), key=lambda item: -item[1].value))
 
 
-def grade(value: float) -> str:
-    """The execution plan's word for a share: critical above 10 %, moderate from 5 to 10 %, minor below 5 %."""
-    return "critical" if value > CRITICAL else "moderate" if value >= MODERATE else "minor"
+def levels(low: float, high: float) -> str:
+    """Every level that the ends of an interval allow: "minor or moderate"."""
+    words = list(LEVELS)
+    first, last = (2 if end > LEVELS["critical"] else int(end >= LEVELS["moderate"]) for end in (low, high))
+    return " or ".join(words[first : last + 1])
 
 
 def _rows(table: Table, workload: str, variant: str) -> Table:
@@ -162,8 +164,17 @@ def _interval(values: NDArray[np.float64], alpha: float, most: float = 1.0) -> S
     return Share(interval.centre, max(0.0, interval.low), min(most, interval.high), interval.n, error)
 
 
+# -- the phases of a profiler's samples --------------------------------------------------------------------------------
+
 Lines = Mapping[str, Mapping[str, Sequence[Sequence[str]]]]
 """File (as harness/machine/places.py names it) → line → [phases of its own code, phases of what it calls]."""
+
+
+def lines_in_sources(places: Mapping[str, Collection[tuple[str, int]]], attention: str = "sdpa") -> Lines:
+    """File → line → phases, as the sources here say it. places: file → the functions and lines that a profile has
+    there. attention: the kind that the library's model computes, which decides what its lines are."""
+    read = [face.lines_in_sources(places, attention) for face in faces("lines")]
+    return {file: lines for by_file in read for file, lines in by_file.items()}
 
 
 def stacks_of_calls(folded: str) -> Iterator[tuple[list[str], int]]:
@@ -212,57 +223,3 @@ def merged_sets(sets: Iterable[frozenset[str]]) -> list[frozenset[str]]:
         apart = [group for group in groups if not group & members]
         groups = [*apart, members.union(*(group for group in groups if group & members))]
     return groups
-
-
-# Which line of a source that is installed here belongs to which phase: only where every place that a profile has in
-# that file fits the source.
-
-
-LIBRARY_FILE = f"site-packages/{LIBRARY_MODEL.replace('.', '/')}.py"
-
-LinesOfFile = dict[str, Sequence[Sequence[str]]]
-"""Line → [phases of its own code, phases of what it calls]."""
-
-
-def lines_in_sources(places: Mapping[str, Collection[tuple[str, int]]], attention: str = "sdpa") -> Lines:
-    """File → line → phases. places: file → the functions and lines that a profile has there. attention: the kind that
-    the library's model computes, which decides what its lines are."""
-    sources = _sources(attention)
-    marked = {file: _marked(file, places[file], sources) for file in places}
-    return {file: lines for file, lines in marked.items() if lines}
-
-
-def _sources(attention: str) -> dict[str, tuple[Path, str]]:
-    """The files that can say it, by their name in profiles: where each lies, and the key of its map in MAPS."""
-    ours = (ROOT / "variants").rglob("*.py")
-    here = {f"variants/{path.relative_to(ROOT / 'variants').as_posix()}": path for path in ours}
-    sources = {file: (path, f".{path.stem}") for file, path in here.items()}
-    if (library := find_spec(LIBRARY_MODEL.partition(".")[0])) is not None and library.origin is not None:
-        path = Path(library.origin).parents[1] / LIBRARY_FILE.removeprefix("site-packages/")
-        sources[LIBRARY_FILE] = (path, f".library:{attention}")
-    return sources
-
-
-def _marked(file: str, places: Iterable[tuple[str, int]], sources: Mapping[str, tuple[Path, str]]) -> LinesOfFile:
-    """The lines of one file; none where its source is not here, names no phases, or is not that of the profile."""
-    if file not in sources:
-        return {}
-    path, key = sources[file]
-    functions = next(iter(MAPS[key].values())) if key in MAPS else None
-    try:
-        source = path.read_bytes()
-        if functions is None and not COMMENT.search(source.decode()):
-            return {}
-        spans = [
-            (node.name, node.lineno, node.end_lineno or node.lineno)
-            for node in ast.walk(ast.parse(source))
-            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
-        ]
-        marker = Marker(source, functions, file)
-    except (OSError, PhaseError, SyntaxError, UnicodeDecodeError):
-        return {}
-    for function, line in places:
-        fits = any(name == function and first <= line <= last for name, first, last in spans)
-        if not fits and not function.startswith("<"):  # a <lambda> or <genexpr> has no name in the source
-            return {}
-    return {str(line): [sorted(own), sorted(called)] for line, (own, called) in marker.phases_of_line.items()}

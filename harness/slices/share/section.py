@@ -1,5 +1,4 @@
-"""Where time goes: shares of a forward by phase and length, beside the dispute's own, and the steps of what is left
-to gain."""
+"""Where time goes: shares of a forward by phase and length, beside the dispute's own."""
 
 from __future__ import annotations
 
@@ -12,30 +11,37 @@ import pandas as pd
 import plotly.graph_objects as go
 import streamlit as st
 
+from llama_workbench.dashboard import state, words
+from llama_workbench.dashboard.export.svg import DARK, LIGHT, Palette
+from llama_workbench.dashboard.sections import blocks, trust
+from llama_workbench.dashboard.sections.blocks import ABOVE, SMALL, bar_rows
+from llama_workbench.dashboard.views import data
+from llama_workbench.dashboard.views.samples import call_ns
+from llama_workbench.dashboard.views.workloads import shipped_named
 from llama_workbench.datasets.geometries import DataError
 from llama_workbench.datasets.workloads import workloads
-from llama_workbench.harness.claims.reading import Figure, Portion, published, published_shares
-from llama_workbench.harness.metrics.share import shares
-from llama_workbench.harness.metrics.share.metric import PHASE_FACTS, PhaseFacts
-from llama_workbench.harness.metrics.share.metric import PHASES as PHASES_FILE
-from llama_workbench.harness.metrics.share.shares import Share
-from llama_workbench.harness.report.ladder import ladder_of, ladder_rows
-from llama_workbench.harness.spec.table import Table
-from llama_workbench.harness.stats.confidence import Interval
-from llama_workbench.harness.store.folder import RunFolder
-from llama_workbench.harness.store.tables import no_rows
-from llama_workbench.variants.phase_map import DENOMINATORS, MEANING, PHASES
+from llama_workbench.variants.phase_map import DENOMINATORS, MEANING
+from llama_workbench.variants.phase_map import PHASES as NAMES_OF_PHASES
 
-from .. import state, words
-from ..export.svg import DARK, LIGHT, Palette
-from ..views import data
-from ..views.samples import call_ns
-from ..views.workloads import shipped_named
-from . import blocks, trust
-from .blocks import ABOVE, SMALL, Layout, axis, bar_rows
+from ...claims.reading import Figure, Portion, published, published_shares
+from ...report import phases as shares
+from ...report.phases import NAMES, Share
+from ...spec.table import Table
+from ...stats.confidence import Interval
+from ...store.folder import RunFolder
+from ...store.passes import PHASE_FACTS, PHASES
+from ...store.tables import no_rows
+
+PAGE, KEY, TITLE, PLACE = "explore", "time", "Time by phase", 0
+MEASURED_BY = "phases"
 
 TIMES_COMMAND = "pytest --benchmark --workloads rope-t128,qkv-t128,scores-t128,mask-create-apply-t128"
 WHOLE = "forward"
+
+
+def is_there(run: data.Run) -> bool:
+    """Whether the run has timed phases."""
+    return RunFolder(run.path).has(PHASES)
 
 
 def show(opened: state.Opened) -> None:
@@ -163,33 +169,34 @@ def show_bars(rows: Rows) -> None:
 
 def phase_bars(rows: Rows, colours: Palette = LIGHT) -> go.Figure:
     """One bar of 100 % a row: phases in the order of a forward, named where there is room; above it label and ms."""
-    ticks: Layout = {"tickvals": [0, 25, 50, 75, 100], "ticksuffix": " %", "gridcolor": colours.rule}
     times = [words.milliseconds(1e6 * sum(part.ms for part in parts)) for _, parts in rows]
     measured = {part.phase for _, parts in rows for part in parts}
     return bar_rows(
         [(words.label(name, 34), time) for (name, _), time in zip(rows, times, strict=True)],
-        [_bar(phase, rows, colours) for phase in PHASES if phase in measured],
+        [_bar(phase, rows, colours) for phase in NAMES_OF_PHASES if phase in measured],
         colours,
+        title="share of the time [%]",
+        ends=(0, 100),
+        ticks_at={percent: f"{percent} %" for percent in (0, 25, 50, 75, 100)},
         row_px=58,
         bar_px=28,
         foot_px=110,
         right_px=20,
         barmode="stack",
         uniformtext={"mode": "hide", "minsize": SMALL},
-        xaxis=axis("share of the time [%]", standoff=4, range=[0, 100], **ticks),
         legend={**ABOVE, "y": -46 / (58 * len(rows)), "yanchor": "top", "traceorder": "normal"},
         showlegend=True,
     )
 
 
-def _bar(phase: str, rows: Rows, colours: Palette) -> Layout:
+def _bar(phase: str, rows: Rows, colours: Palette) -> go.Bar:
     """One phase over all rows."""
     light_fill, dark_fill, pattern = _LOOKS[phase]
     shares = [next((part for part in parts if part.phase == phase), None) for _, parts in rows]
-    return {
-        "name": NAMES.get(phase, phase),
-        "x": [share.percent if share else 0 for share in shares],
-        "marker": {
+    return go.Bar(
+        name=NAMES.get(phase, phase),
+        x=[share.percent if share else 0 for share in shares],
+        marker={
             "color": dark_fill if colours == DARK else light_fill,
             "line": {"color": colours.page, "width": 1},
             "pattern": {
@@ -201,14 +208,14 @@ def _bar(phase: str, rows: Rows, colours: Palette) -> Layout:
                 "fgopacity": 0.3,
             },
         },
-        "text": [f"{share.name} {share.percent:.0f} %" if share and share.percent >= 4 else "" for share in shares],
-        "textposition": "inside",
-        "insidetextanchor": "middle",
-        "textangle": 0,
-        "constraintext": "inside",
-        "insidetextfont": {"color": colours.frame_text, "size": SMALL},
-        "hovertext": [_hover(name, share) if share else "" for (name, _), share in zip(rows, shares, strict=True)],
-    }
+        text=[f"{share.name} {share.percent:.0f} %" if share and share.percent >= 4 else "" for share in shares],
+        textposition="inside",
+        insidetextanchor="middle",
+        textangle=0,
+        constraintext="inside",
+        insidetextfont={"color": colours.frame_text, "size": SMALL},
+        hovertext=[_hover(name, share) if share else "" for (name, _), share in zip(rows, shares, strict=True)],
+    )
 
 
 def _hover(name: str, share: PhaseShare) -> str:
@@ -342,39 +349,7 @@ def compared(run: data.Run, measured: trust.Noise, published: Mapping[str, Figur
     return pd.DataFrame(rows).join(growths.map(lambda growth: f"{growth:.2f}×" if growth > 0 else ""))
 
 
-# -- the steps ---------------------------------------------------------------------------------------------------------
-
-
-def show_steps(opened: state.Opened) -> None:
-    """Each step against the one before it, and what it costs in memory."""
-    run = opened.run
-    ladder = ladder_of(run.claims, run.dispute, run.manifest)
-    assert ladder is not None
-    blocks.header("What is left to gain, step by step", anchor="ladder")
-    with st.container(horizontal=True):
-        blocks.show_codes([*ladder.steps, *ladder.beyond])
-        blocks.show_cards(run, ladder.names, [])
-    blocks.table(ladder_rows(ladder), "Gain and memory of each step")
-    st.caption(
-        "Each step is measured against the one before it. Multiplied, the steps give their joint gain, which is also "
-        "measured as one. Memory: what a model holds more (or less) after a prompt, in percent of its weights."
-    )
-
-
 # -- shares, from the phase pass of a run ------------------------------------------------------------------------------
-
-NAMES: Mapping[str, str] = {
-    "mask_create": "mask create",
-    "mask_apply": "mask apply",
-    "rope": "RoPE",
-    "qkv": "QKV",
-    "o_proj": "output proj.",
-    "attention_fused": "fused attention",
-    "mlp": "MLP",
-    "lm_head": "LM head",
-    "final_norm": "final norm",
-}
-"""What a phase is called where its own name does not say it."""
 
 WHOLES: Mapping[str, str] = {
     "forward": "whole forward",
@@ -406,9 +381,8 @@ class PhaseShare:
 
     @property
     def grade(self) -> str:
-        """The execution plan's word, or both that the interval allows."""
-        ends = dict.fromkeys(shares.grade(end / 100) for end in (self.low, self.high))
-        return " or ".join(ends)
+        """The execution plan's word, or all that the interval allows."""
+        return shares.levels(self.low / 100, self.high / 100)
 
 
 Rows = Sequence[tuple[str, Sequence[PhaseShare]]]
@@ -417,10 +391,9 @@ Rows = Sequence[tuple[str, Sequence[PhaseShare]]]
 
 @dataclass(frozen=True)
 class Phases:
-    """What a run's phase pass left. `facts`: by workload and variant. `problems`: files that could not be read."""
+    """What a run's phase pass left. `problems`: files that could not be read."""
 
     table: Table
-    facts: Mapping[tuple[str, str], PhaseFacts]
     problems: tuple[str, ...]
 
     @property
@@ -449,9 +422,9 @@ class Breakdown:
 def read_phases(run: data.Run) -> Phases:
     """The phase pass of a run; what cannot be read is a problem and counts as not measured."""
     folder, problems = RunFolder(run.path), list[str]()
-    table = data.read_or(no_rows(PHASES_FILE.columns), lambda: folder.read_table(PHASES_FILE), problems)
-    facts = data.read_or_none(folder, PHASE_FACTS, problems)
-    return Phases(table, {(fact.workload, fact.variant): fact for fact in facts}, tuple(problems))
+    table = data.read_or(no_rows(PHASES.columns), lambda: folder.read_table(PHASES), problems)
+    data.read_or_none(folder, PHASE_FACTS, problems)  # which flamegraphs need: they say nothing where it is damaged
+    return Phases(table, tuple(problems))
 
 
 def shares_of(phases: Phases, workload: str, variant: str, of: str, alpha: float) -> Breakdown:

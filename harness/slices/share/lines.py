@@ -1,14 +1,19 @@
-"""Reads the names of phases in a source, and puts a clock wherever the phase changes. No torch."""
+"""Reads the names of phases in a source: which line is of which phase, and with a clock wherever the phase changes."""
 
 from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from importlib.util import find_spec
+from pathlib import Path
 from typing import NoReturn
 
-from llama_workbench.variants.phase_map import ENTER, OTHER, PHASES
+from llama_workbench import ROOT
+from llama_workbench.variants.phase_map import ENTER, LIBRARY_FILE, LIBRARY_MODEL, MAPS, OTHER, PHASES
+
+from ...report.phases import Lines
 
 MARK, CLOCK = "__phase_mark__", "__phase_clock__"
 """What a marked source calls at each change: `MARK((index in PHASES, CLOCK()))`."""
@@ -118,6 +123,11 @@ class Marker:
         if self.problems:
             self._fail(file, "; ".join(self.problems))
         ast.fix_missing_locations(self.tree)
+
+    @property
+    def lines_of_phases(self) -> dict[str, list[list[str]]]:
+        """The same as phases.json has it: line → [phases of its own code, phases of what it calls]."""
+        return {str(line): [sorted(own), sorted(called)] for line, (own, called) in self.phases_of_line.items()}
 
     def _fail(self, file: str, problem: str) -> NoReturn:
         raise PhaseError(f"{file}: {problem}. Bring the names of phases in line with the source") from None
@@ -241,3 +251,46 @@ def _python_call(node: ast.expr) -> bool:
         return False
     owner = node.func.value
     return isinstance(owner, ast.Name) and (owner.id == "self" or (owner.id, node.func.attr) == ("F", "rms_norm"))
+
+
+# -- the lines of sources that are installed here ----------------------------------------------------------------------
+
+
+def lines_in_sources(places: Mapping[str, Collection[tuple[str, int]]], attention: str) -> Lines:
+    """See `report.phases`: of those files in which every place that a profile has fits the source."""
+    sources = _sources(attention)
+    marked = {file: _marked(file, at, *sources[file]) for file, at in places.items() if file in sources}
+    return {file: lines for file, lines in marked.items() if lines}
+
+
+def _sources(attention: str) -> dict[str, tuple[Path, str]]:
+    """The files that can say it, by their name in profiles: where each lies, and the key of its map in MAPS."""
+    ours = (ROOT / "variants").rglob("*.py")
+    here = {f"variants/{path.relative_to(ROOT / 'variants').as_posix()}": path for path in ours}
+    sources = {file: (path, f".{path.stem}") for file, path in here.items()}
+    if (library := find_spec(LIBRARY_MODEL.partition(".")[0])) is not None and library.origin is not None:
+        path = Path(library.origin).parents[1] / LIBRARY_FILE.removeprefix("site-packages/")
+        sources[LIBRARY_FILE] = (path, f".library:{attention}")
+    return sources
+
+
+def _marked(file: str, places: Iterable[tuple[str, int]], path: Path, key: str) -> dict[str, list[list[str]]]:
+    """The lines of one file; none where its source is not here, names no phases, or is not that of the profile."""
+    functions = next(iter(MAPS[key].values())) if key in MAPS else None
+    try:
+        source = path.read_bytes()
+        if functions is None and not COMMENT.search(source.decode()):
+            return {}
+        marker = Marker(source, functions, file)
+    except (OSError, PhaseError, SyntaxError, UnicodeDecodeError):
+        return {}
+    spans = [
+        (node.name, node.lineno, node.end_lineno or node.lineno)
+        for node in ast.walk(marker.tree)
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+    ]
+    for function, line in places:
+        fits = any(name == function and first <= line <= last for name, first, last in spans)
+        if not fits and not function.startswith("<"):  # a <lambda> or <genexpr> has no name in the source
+            return {}
+    return marker.lines_of_phases

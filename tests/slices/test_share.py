@@ -6,7 +6,9 @@ import math
 from collections import Counter
 from collections.abc import Iterator
 from itertools import groupby
-from typing import Any
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
 from unittest.mock import Mock
 
 import numpy as np
@@ -18,25 +20,31 @@ from llama_workbench import ROOT, variants
 from llama_workbench.cache import cache_directory
 from llama_workbench.datasets import geometries, workloads
 from llama_workbench.datasets.checkpoints import synthesize
+from llama_workbench.harness.claims.reading import load_dispute
 from llama_workbench.harness.metrics.base import PassContext
-from llama_workbench.harness.metrics.share import phases, shares, worker
-from llama_workbench.harness.metrics.share.marking import MARK, Marker, Name, PhaseError, with_comments
-from llama_workbench.harness.metrics.share.metric import METRIC
-from llama_workbench.harness.metrics.share.metric import PHASES as PHASES_FILE
-from llama_workbench.harness.metrics.share.phases import Instrumented, check_ops, instrument, ops_of_phases
 from llama_workbench.harness.plan.options import Options, Request
 from llama_workbench.harness.profilers import py_spy
 from llama_workbench.harness.profilers.base import ProfiledVariant
+from llama_workbench.harness.report import phases as shares
+from llama_workbench.harness.report.phases import Share, levels
 from llama_workbench.harness.session import run as session
+from llama_workbench.harness.slices.share import worker
+from llama_workbench.harness.slices.share.lines import MARK, Marker, Name, PhaseError, with_comments
+from llama_workbench.harness.slices.share.metric import ANOTHER_SESSION, METRIC, SHORT, TimedPhases
+from llama_workbench.harness.slices.share.report import profiling_markdown
+from llama_workbench.harness.slices.share.worker import Instrumented, check_ops, instrument, ops_of_phases
 from llama_workbench.harness.stats.means import exact_ends
 from llama_workbench.harness.store.files import RunError
 from llama_workbench.harness.store.folder import RunFolder
+from llama_workbench.harness.store.passes import PHASES as PHASES_FILE
 from llama_workbench.harness.worker.correctness import small_weights
 from llama_workbench.harness.worker.model_gating import ComponentsKind
 from llama_workbench.harness.worker.state import Bench, Worker, WorkerError
 from llama_workbench.variants.phase_map import PHASES, VIEWS
-from tests.runs import Quiet, measurement_of
+from tests.commands.test_cli import output
+from tests.runs import Quiet, measurement_of, write_run
 from tests.tables import table_of
+from tests.verdicts import an_effect
 
 pytestmark = pytest.mark.usefixtures("warm")
 
@@ -104,13 +112,13 @@ def test_marked_variants_give_the_same_bits_and_every_op_is_in_its_phase(name, r
 def test_every_variant_names_its_phases_or_is_an_engine_of_others(name):
     variant = variants.get(name)
     if variant.settings is not None:
-        assert phases.names_of(variant) == {}
+        assert worker.names_of(variant) == {}
     else:
         module = getattr(variant.build, "module", "")  # the second changes what the layered model has built
         assert variant.compiled or module.startswith((".engines", ".as_written"))
         why = "compiled" if variant.compiled else "its source names no phases"
         with pytest.raises(PhaseError, match=f"{name}: {why}"):
-            phases.names_of(variant)
+            worker.names_of(variant)
 
 
 def test_sources_written_apart_agree_op_by_op(request):
@@ -142,7 +150,7 @@ def test_phases_come_in_order_and_sum_to_the_call(request):
     layer = "norm other qkv rope cache mask_create scores mask_apply output softmax output o_proj other mlp norm mlp"
     inside = [phase for phase, _ in groupby(["other", *([*layer.split(), "other"] * 2)])]
     assert order == ["other", "embedding", "mask_create", *inside, "lm_head", "final_norm", "lm_head", "other"]
-    spent = phases.durations(marked.log, end)
+    spent = worker.durations(marked.log, end)
     assert sum(spent.values()) == end - start
     assert spent["qkv"] == 2  # one tick a layer: a phase ends where the next begins
 
@@ -157,7 +165,7 @@ def test_nothing_is_left_behind_in_the_plain_variant(request):
     plain.forward(TOKENS, 0)
     assert len(marked.log) == 1
     assert MARK not in vars(modeling_llama)
-    assert not any(isinstance(finder, phases._Finder) for finder in __import__("sys").meta_path)
+    assert not any(isinstance(finder, worker._Finder) for finder in __import__("sys").meta_path)
 
 
 # --- the names -----------------------------------------------------------------------------------------------------
@@ -202,7 +210,7 @@ def test_a_line_in_a_wrong_phase_is_found_by_its_ops(old, new, said, monkeypatch
         assert old.encode() in source
         return Marker(source.replace(old.encode(), new.encode()), *others)
 
-    monkeypatch.setattr(phases, "Marker", changed)
+    monkeypatch.setattr(worker, "Marker", changed)
     ops = ops_of("single_file_inline", request)
     with pytest.raises(PhaseError, match=said):
         check_ops(ops[0])
@@ -323,13 +331,85 @@ def test_top_consumers_grades_overhead_and_difference():
     one = table(*({"qkv": 60 + i, "mlp": 30, "rope": 7, "cache": 3 - i} for i in (0, 1, 0)))
     two = table(*({"qkv": 50 + i, "mlp": 40, "rope": 7, "cache": 3 - i} for i in (0, 1, 0)), variant="b", plain=80)
     top = shares.top_consumers(table_of(one), "w", "a")
-    assert [(phase, shares.grade(share.value)) for phase, share in top.items()] == [
+    assert [(phase, levels(share.value, share.value)) for phase, share in top.items()] == [
         ("qkv", "critical"), ("mlp", "critical"), ("rope", "moderate"), ("cache", "minor"),
     ]  # fmt: skip
-    settled = [shares.grade(share.low) == shares.grade(share.high) for share in top.values()]
-    assert settled == [True, True, True, False]  # three rounds: 2.7 % or up to 6
+    assert levels(top["cache"].low, top["cache"].high) == "minor or moderate"  # three rounds: 2.7 % or up to 6
+    assert {levels(share.low, share.high) for share in list(top.values())[:3]} == {"critical", "moderate"}
     both = pd.concat([one, two])
     assert shares.overhead(table_of(both), "w", "b").value == pytest.approx(1.25)
+
+
+@pytest.mark.parametrize(("busy", "told"), [(0.0, False), (0.09, False), (0.31, True)])
+def test_a_share_says_that_others_kept_the_machine_busy(busy: float, told: bool) -> None:
+    timed = table_of(table({"qkv": 1, "mlp": 3}, {"qkv": 1, "mlp": 3}))
+    evidence = SimpleNamespace(passes={"share": TimedPhases(timed, {("w", "a"): busy})})
+    asked = SimpleNamespace(variant="a", phases=("qkv",), of="forward")
+    effect = METRIC.measured(an_effect(workload="w", variant="a"), cast(Any, asked), cast(Any, evidence), 0.01)
+    assert effect.ratio == pytest.approx(25), "too large to differ much between sessions"
+    assert [*effect.notes] == [
+        "other programs used 31 % of this machine meanwhile, which makes short phases longer"
+    ] * told
+
+
+def test_a_small_share_says_that_another_session_may_have_another() -> None:
+    timed = table_of(table({"qkv": 1, "mlp": 5}, {"qkv": 1, "mlp": 9}))
+    evidence = SimpleNamespace(passes={"share": TimedPhases(timed, {})})
+    asked = SimpleNamespace(variant="a", phases=("qkv",), of="forward")
+    effect = METRIC.measured(an_effect(workload="w", variant="a"), cast(Any, asked), cast(Any, evidence), 0.01)
+    assert effect.ratio < 100 * SHORT and effect.notes == (ANOTHER_SESSION,)
+
+
+def test_the_form_says_how_large_each_phase_is_and_what_the_plan_does() -> None:
+    form = {
+        "mlp": (45, 44, 46),
+        "mask_create": (12, 11, 13),
+        "cache": (9, 7, 11),
+        "rope": (5, 5, 10),
+        "norm": (4, 3, 5),
+    }
+    shares = {phase: Share(value / 100, low / 100, high / 100, 12, 0.01) for phase, (value, low, high) in form.items()}
+    text = profiling_markdown(load_dispute().form, {("prefill-15m-t128", "team006_before"): shares})
+    beyond = "the library's own operations: the plan says that these cannot be optimised"
+    assert "## team006_before on prefill-15m-t128" in text
+    assert [line for line in text.splitlines() if line.startswith("| ")][1:] == [
+        f"| mlp | 45.0 % | [44.0, 46.0] | critical | {beyond} |",
+        "| mask_create | 12.0 % | [11.0, 13.0] | critical | cache masks (Phase 3A) |",
+        "| cache | 9.0 % | [7.0, 11.0] | moderate or critical | unify the caches (Phase 3B) |",
+        "| rope | 5.0 % | [5.0, 10.0] | moderate |  |",
+        "| norm | 4.0 % | [3.0, 5.0] | minor or moderate |  |",
+    ]
+
+
+def with_shares(run: RunFolder, variant: str = "team006_before") -> RunFolder:
+    """The run with a phase pass: the mask is 12 % of each call, the cache 2 %, the MLP what is left, give or take."""
+    rows = []
+    for index in range(12):
+        spent = {"mask_create": 12_000 + 10 * index, "cache": 2_000 - 5 * index, "mlp": 86_000}
+        total = sum(spent.values())
+        rows += [["prefill-15m-t128", variant, 1, index, 0, 128, phase, ns, total] for phase, ns in spent.items()]
+    run.write_table(PHASES_FILE, rows)
+    return run
+
+
+def test_report_fills_in_the_plan_s_form_and_applies_the_teams_rules(tmp_path: Path) -> None:
+    run = with_shares(write_run(tmp_path / "run", only=["prefill-15m-t128"]))
+    text = output("report", run.path)
+    assert text.startswith("# The answer\n\n**Is the rewrite ")
+    form = text[text.index("# Where the time goes") :]
+    assert "## team006_before on prefill-15m-t128" in form and "cache masks (Phase 3A)" in form
+    assert "| critical |" in form and "| mlp | 8" in form and "## team006_after" not in form
+    assert "**cache masks** on the one workload" in form and "ruled out: " not in form
+
+
+def test_report_says_what_it_lacks(tmp_path: Path) -> None:
+    run = write_run(tmp_path / "run", only=["prefill-15m-t128"])
+    missing = "no time breakdown; to measure one: pytest --benchmark --claims qkv-61"
+    assert missing in output("report", run.path)
+    other = with_shares(write_run(tmp_path / "other", only=["prefill-15m-t128"]), "team006_after")
+    assert "own rule" not in output("report", other.path), "the rules ask about team006_before"
+    functions = ROOT / "results" / "baselines" / "first-comparison"
+    assert "no time breakdown" not in output("report", functions), "functions have no phases"
 
 
 # --- a profiler's samples ------------------------------------------------------------------------------------------
@@ -424,7 +504,7 @@ def passed(tmp_path_factory: pytest.TempPathFactory) -> tuple[RunFolder, tuple[d
     folder = RunFolder.create(tmp / "run")
     wanted = [(workload, name) for workload in WORKLOADS for name in (*measured_on(workload), "team003")]
     with measurement.processes.running(), pytest.MonkeyPatch.context() as patch:
-        patch.setattr("llama_workbench.harness.metrics.share.metric.PHASE_PROCESSES", 3)
+        patch.setattr("llama_workbench.harness.slices.share.metric.PHASE_PROCESSES", 3)
         patch.setattr(py_spy, "SECONDS", 3.0)
         measurement.gates.pass_gates()
 
@@ -445,7 +525,7 @@ def passed(tmp_path_factory: pytest.TempPathFactory) -> tuple[RunFolder, tuple[d
     return folder, plain
 
 
-@pytest.mark.covers("harness/measure", "harness/metrics", "harness/profilers", "harness/worker", "variants")
+@pytest.mark.covers("harness/measure", "harness/slices/share", "harness/profilers", "harness/worker", "variants")
 @pytest.mark.long
 def test_a_phase_pass_of_ours_the_library_s_and_someone_else_s(passed):
     folder, _ = passed
@@ -470,7 +550,7 @@ def test_a_phase_pass_of_ours_the_library_s_and_someone_else_s(passed):
     assert set(adding["variant"]) == {MEASURED[0]}
 
 
-@pytest.mark.covers("harness/measure", "harness/metrics", "harness/profilers", "harness/worker", "variants")
+@pytest.mark.covers("harness/measure", "harness/slices/share", "harness/profilers", "harness/worker", "variants")
 @pytest.mark.long
 def test_timed_and_sampled_phases_agree(passed):
     """py-spy knows nothing of the marks: lines of the plain variant, read from outside, give the same shares."""

@@ -14,40 +14,13 @@ from llama_workbench.variants.phase_map import DENOMINATORS
 
 from ...evidence.evidence import Evidence
 from ...measure.passes import Asked, ask_in_processes, measured_by
+from ...metrics.base import IntervalMetric, PassContext, VariantHypothesis, subjects
+from ...report.phases import share
 from ...spec.hypotheses import Name, no_repeats
-from ...spec.sample import PhaseTime
 from ...spec.table import Table
 from ...store.folder import RunFolder
-from ...store.forms import Amount, Count, JsonFile, OfVariant, TableFile, Text, says
-from ...store.tables import repeated
+from ...store.passes import PHASE_FACTS, PHASES
 from ...store.verdict_schema import Effect
-from ..base import IntervalMetric, PassContext, VariantHypothesis, subjects
-from .shares import share
-
-
-class PhaseFacts(OfVariant):
-    """How the phases of a variant were timed; the times are in phases.parquet."""
-
-    rounds: Annotated[Count, says("number of rounds")] = 0
-    reason: Annotated[Text | None, says("why there are no phases")] = None
-    clock: Annotated[Text | None, says("the clock, in words")] = None
-    busy: Annotated[Amount | None, says("share of the machine that other programs used meanwhile, median")] = None
-    lines: Annotated[
-        dict[str, dict[str, tuple[list[Text], list[Text]]]],
-        says("file → line → [phases of its own code, phases of what it calls]"),
-    ] = {}
-
-
-def _fault(table: Table) -> str:
-    if (table["ns"] < 0).any() or (table["plain_ns"] <= 0).any():
-        return "holds a phase or a call with no time"
-    if repeated(table, *(name for name in PhaseTime._fields if name not in ("ns", "plain_ns"))) is not None:
-        return "holds a phase of a call twice"
-    return ""
-
-
-PHASE_FACTS = JsonFile("phases.json", list[PhaseFacts])
-PHASES = TableFile("phases.parquet", PhaseTime, _fault)
 
 BUSY = 0.1
 """Where other programs used this share of the machine, the verdict says so: small operations lose more to a neighbour
@@ -95,7 +68,7 @@ class TimedPhases(NamedTuple):
 
 
 class ShareMetric(IntervalMetric[ShareHypothesis]):
-    """Measured in calls of a copy of the variant that notes the clock between phases (see `phases`)."""
+    """Measured in calls of a copy of the variant that notes the clock between phases (see `worker`)."""
 
     names = ("share",)
     about = "The share of the time: marked calls were timed phase by phase, beside unmarked ones."

@@ -15,15 +15,14 @@ from streamlit.testing.v1 import AppTest
 
 from llama_workbench import ROOT
 from llama_workbench.dashboard.export import svg as colours
-from llama_workbench.dashboard.sections import breakdown as phase_bars
-from llama_workbench.dashboard.sections import breakdown as phase_shares
 from llama_workbench.dashboard.sections import trust
 from llama_workbench.dashboard.views import data, samples
 from llama_workbench.harness.claims.reading import load_claims, published, published_shares
-from llama_workbench.harness.metrics.share.metric import PHASES as PHASES_FILE
-from llama_workbench.harness.metrics.share.metric import ShareHypothesis
-from llama_workbench.harness.metrics.share.shares import Share
+from llama_workbench.harness.report.phases import Share
+from llama_workbench.harness.slices.share import section
+from llama_workbench.harness.slices.share.metric import ShareHypothesis
 from llama_workbench.harness.store.folder import RunFolder
+from llama_workbench.harness.store.passes import PHASES as PHASES_FILE
 from llama_workbench.variants.phase_map import PHASES
 from tests import runs
 from tests.dashboard_pages import everything, open_page
@@ -81,7 +80,7 @@ def page(monkeypatch: pytest.MonkeyPatch) -> Iterator[Opener]:
 
 
 def test_shares_have_intervals_levels_and_milliseconds(run: data.Run) -> None:
-    found = phase_shares.shares_of(phase_shares.read_phases(run), SHORT, BEFORE, "forward", 0.01)
+    found = section.shares_of(section.read_phases(run), SHORT, BEFORE, "forward", 0.01)
     by_phase = {share.phase: share for share in found.shares}
     assert [share.phase for share in found.shares[:3]] == ["mlp", "qkv", "rope"]
     qkv = by_phase["qkv"]
@@ -93,12 +92,12 @@ def test_shares_have_intervals_levels_and_milliseconds(run: data.Run) -> None:
 
 
 def test_the_bar_the_flamegraph_and_the_comparison_have_one_time_of_a_call(run: data.Run) -> None:
-    phases = phase_shares.read_phases(run)
-    bar = phase_shares.breakdown_of(run, phases, SHORT, BEFORE, "forward")
+    phases = section.read_phases(run)
+    bar = section.breakdown_of(run, phases, SHORT, BEFORE, "forward")
     ns = samples.call_ns(run, SHORT, BEFORE)
     assert ns is not None and bar.ms == pytest.approx(ns / 1e6)
-    assert bar.ms != pytest.approx(phase_shares.shares_of(phases, SHORT, BEFORE, "forward", run.alpha).ms, rel=0.01)
-    layer = phase_shares.breakdown_of(run, phases, SHORT, BEFORE, "layer")
+    assert bar.ms != pytest.approx(section.shares_of(phases, SHORT, BEFORE, "forward", run.alpha).ms, rel=0.01)
+    layer = section.breakdown_of(run, phases, SHORT, BEFORE, "layer")
     ours = {share.phase: share.ms for share in bar.shares}
     assert {share.phase: share.ms for share in layer.shares}.items() <= ours.items(), (
         "of any whole a phase takes as long"
@@ -109,11 +108,11 @@ def test_the_bar_the_flamegraph_and_the_comparison_have_one_time_of_a_call(run: 
 
 
 def test_what_another_variant_takes_more_adds_up_and_an_end_holds_where_both_shares_do() -> None:
-    def side(**percents: float) -> phase_shares.Breakdown:
-        shares = tuple(phase_shares.PhaseShare(name, p, p - 1, p + 1, p / 10) for name, p in percents.items())
-        return phase_shares.Breakdown("w", "v", "forward", shares, 12, Share(1, 1, 1, 12, 0.0))
+    def side(**percents: float) -> section.Breakdown:
+        shares = tuple(section.PhaseShare(name, p, p - 1, p + 1, p / 10) for name, p in percents.items())
+        return section.Breakdown("w", "v", "forward", shares, 12, Share(1, 1, 1, 12, 0.0))
 
-    rows = phase_shares.differences(side(mlp=60.0, rope=40.0), side(mlp=30.0, qkv=50.0))
+    rows = section.differences(side(mlp=60.0, rope=40.0), side(mlp=30.0, qkv=50.0))
     assert [row[0] for row in rows] == ["QKV", "RoPE", "MLP"]
     assert sum(row[3] for row in rows) == pytest.approx(8.0 - 10.0)
     by_name = {row[0]: row[1:] for row in rows}
@@ -122,16 +121,16 @@ def test_what_another_variant_takes_more_adds_up_and_an_end_holds_where_both_sha
 
 
 def test_a_level_that_the_interval_does_not_settle_names_both() -> None:
-    assert phase_shares.PhaseShare("rope", 5.2, 4.8, 5.6, 1.0).grade == "minor or moderate"
+    assert section.PhaseShare("rope", 5.2, 4.8, 5.6, 1.0).grade == "minor or moderate"
 
 
 def test_why_their_table_says_what_it_says_is_computed(run: data.Run) -> None:
-    phases = phase_shares.read_phases(run)
-    said = phase_shares.why_their_share(phases, SHORT, BEFORE, published_shares(), 0.01)
+    phases = section.read_phases(run)
+    said = section.why_their_share(phases, SHORT, BEFORE, published_shares(), 0.01)
     assert "divides 65.5 ms by 106.8 ms, the sum of 5 micro-benchmarks" in said
     assert "these parts are 40.0 %" in said and "MLP (40 %), LM head (10 %)" in said
     assert "takes 50.0 %" in said and "of the whole forward 20.0 %" in said
-    assert phase_shares.why_their_share(phases, SHORT, "fast", published_shares(), 0.01) == ""
+    assert section.why_their_share(phases, SHORT, "fast", published_shares(), 0.01) == ""
 
 
 def test_published_shares_are_what_the_claims_are_about() -> None:
@@ -150,7 +149,7 @@ def test_published_shares_are_what_the_claims_are_about() -> None:
 
 
 def test_published_times_stand_beside_ours_with_their_growth(run: data.Run) -> None:
-    rows = phase_bars.compared(run, trust.read_noise(run), published()).set_index("workload")
+    rows = section.compared(run, trust.read_noise(run), published()).set_index("workload")
     measured = rows.loc["mask-create-apply-t128"]
     assert measured["variant here"] == BEFORE and measured["ours"].endswith(" ms") and measured["rounds"] == "40"
     low, high = (float(end.split()[0]) for end in measured["our interval"].split(" – "))
@@ -165,7 +164,7 @@ def test_growth_is_that_over_the_next_shorter_length(run: data.Run) -> None:
     first, second, *_ = [name for name in figures if name.startswith("rope-t")]
     rounds = pd.DataFrame([(first, "candle_engine", 1e6), (second, "candle_engine", 2e6)])
     measured = trust.Noise(rounds.set_axis(["workload", "variant", "ns"], axis=1), 2, "")
-    growths = phase_bars.compared(run, measured, figures).set_index("workload")["growth on Candle"]
+    growths = section.compared(run, measured, figures).set_index("workload")["growth on Candle"]
     assert (growths[first], growths[second]) == ("", "2.00×")
 
 
@@ -174,8 +173,8 @@ def test_growth_is_that_over_the_next_shorter_length(run: data.Run) -> None:
 
 @pytest.mark.parametrize("palette", [colours.LIGHT, colours.DARK])
 def test_bars_sum_to_the_whole_and_never_differ_by_colour_alone(palette: colours.Palette) -> None:
-    shares = [phase_shares.PhaseShare(phase, 100 / len(PHASES), 1, 9, 1.0) for phase in PHASES]
-    figure = phase_bars.phase_bars([("T = 8", shares), (HOSTILE, shares[:3])], palette)
+    shares = [section.PhaseShare(phase, 100 / len(PHASES), 1, 9, 1.0) for phase in PHASES]
+    figure = section.phase_bars([("T = 8", shares), (HOSTILE, shares[:3])], palette)
     assert sum(trace.x[0] for trace in figure.data) == pytest.approx(100)
     looks = {(trace.marker.color, trace.marker.pattern.shape) for trace in figure.data}
     assert len(looks) == len(PHASES)
@@ -219,40 +218,3 @@ def test_a_damaged_table_of_phases_leaves_the_rest(page: Opener, tmp_path: Path)
     (damaged.path / "phases.parquet").write_bytes(b"PAR1 no more")
     app = page(tmp_path)
     assert not app.exception and "phases" in " ".join(warning.value for warning in app.warning)
-
-
-def fractions(app: AppTest) -> list[str]:
-    """The roofline fractions of the page, in percent."""
-    return [text for table in app.dataframe for text in table.value.get("roofline fraction, %", ())]
-
-
-def test_the_roof_has_a_part_of_the_page_and_a_damaged_one_says_so(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    page = partial(open_page, PAGE, monkeypatch, show="roofline")
-    run = runs.write_run(tmp_path / "runs" / "roofed")
-    assert "--claims fast-is-level" in everything(page(tmp_path))
-    record = {
-        "workload": HOSTILE,
-        "variants": {"fast": {}, "candle": {"reason": "candle-nn is not installed"}},
-        "rounds": 6,
-        "roofs": {"matmul": {"kernel": "square", "amount": 10**9}, "memory": {"kernel": "sum", "amount": 10**8}},
-        "work": {"16": [[10**9, 1000]]},
-        "roof_samples": [[name, i, 0, 1, 10**7, 10**7] for i in range(6) for name in ("matmul", "memory")],
-        "samples": [["fast", i, 0, 16, 1, 2 * 10**7, 2 * 10**7] for i in range(6)],
-    }
-    run.write_json("roofline.json", [record])
-    app = page(tmp_path)
-    text = everything(app)
-    assert not app.exception
-    assert fractions(app) == ["50 [50, 50]"] and "computing" in text and HOSTILE in text
-    assert "candle-nn is not installed" in text and "above 100 %" not in text
-    fast = [["fast", i, 0, 16, 1, 8 * 10**6, 8 * 10**6] for i in range(6)]
-    run.write_json("roofline.json", [record | {"samples": fast}])
-    app = page(tmp_path)
-    text = everything(app)
-    assert fractions(app) == ["125 [125, 125]"] and "above 100 %: the peak is a measured kernel too (square)" in text
-    run.write_json("roofline.json", [record | {"work": {}}])
-    assert "roofline.json is damaged" in everything(page(tmp_path))
-    (run.path / "roofline.json").write_text("[")
-    assert "The roofline cannot be read." in everything(page(tmp_path))
