@@ -19,7 +19,6 @@ import pytest
 
 from llama_workbench import ROOT
 from llama_workbench.cache import cache_directory
-from llama_workbench.commands.app import main
 from llama_workbench.datasets import geometries, workloads
 from llama_workbench.datasets.checkpoints import synthesize
 from llama_workbench.datasets.workloads import Workload
@@ -422,23 +421,6 @@ def test_a_process_that_cannot_begin_leaves_a_reason(tmp_path: Path, monkeypatch
     assert "instructions" not in record and record["reason"].startswith("the process that counts")
 
 
-def test_the_command_says_what_is_wrong(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    def said(*arguments: str) -> str:
-        with pytest.raises(SystemExit) as ended:
-            main(["count", *arguments])
-        assert ended.value.code == 2
-        return capsys.readouterr().err
-
-    with monkeypatch.context() as without:
-        without.setenv("PATH", "")
-        assert NOT_INSTALLED in said("fast", "candle")
-    monkeypatch.setattr(counting, "lacks", lambda: None)
-    assert "name two variants" in said("fast", "fast")
-    assert "did you mean fast" in said("fats", "candle")
-    assert "there is no file" in said("fast", "nowhere.py:build")
-    assert "one part of a layer is not counted" in said("fast", "candle", "--workload", "rope-t8")
-
-
 def alive(mark: str) -> list[str]:
     """Command lines that hold this text."""
     lines = []
@@ -451,11 +433,29 @@ def alive(mark: str) -> list[str]:
 NEEDS_VALGRIND = pytest.mark.skipif(not shutil.which("valgrind"), reason=NOT_INSTALLED)
 
 
+PROGRAM = """
+import sys
+from pathlib import Path
+from llama_workbench.datasets.workloads import Workload
+from llama_workbench.harness.calls.called import Call
+from llama_workbench.harness.calls.source import parse
+from llama_workbench.harness.slices.instructions.counting import Wanted, count
+
+here = Path(sys.argv[1])
+work = Workload(name="words", kind="call", geometry="", tokens=1, payload="mine.py:words", description="words")
+sides, call = {"sorts": parse(f"{here}/mine.py:sorts", option="x")}, parse(f"{here}/mine.py:words", option="x")
+called = {"words": (Call(sides["sorts"], call), 400)}
+wanted = Wanted(None, (work,), (("words", "sorts"),), {}, 0, sides, called, torch=False)
+count(wanted, cache=here, log=here / "log", step=lambda *shown: None)
+"""
+
+
 @pytest.mark.covers("harness/calls", "harness/slices/instructions", "harness/worker")
 @NEEDS_VALGRIND
 @pytest.mark.parametrize("by", [signal.SIGINT, signal.SIGKILL])
 def test_nothing_is_left_of_a_count_that_is_ended(tmp_path: Path, by: signal.Signals) -> None:
-    command = [sys.executable, "-m", "llama_workbench.commands.app", "count", "fast", "candle", "-w", PREFILL]
+    (tmp_path / "mine.py").write_text(FUNCTIONS)
+    command = [sys.executable, "-c", PROGRAM, str(tmp_path)]
     environment = os.environ | {"TMPDIR": str(tmp_path)}
     with subprocess.Popen(
         command, cwd=ROOT, env=environment, stderr=subprocess.DEVNULL,
