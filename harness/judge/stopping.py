@@ -20,7 +20,7 @@ from ..spec.comparison import AA, COPY, Comparison, EnteredName, Metric
 from ..spec.experiments import Contrast, Experiment, Target
 from ..spec.regions import Region
 from ..spec.sample import Round
-from ..stats.confidence import Interval, Level, LookPlan, first_interval, next_look, running_interval
+from ..stats.confidence import FIRST_LOOK, Interval, Level, LookPlan, first_interval, next_look, running_interval
 from ..stats.samples import Clocks, Differences, differences, log_times_of_rounds, whole_processes
 from .parts import shared_alpha
 
@@ -137,6 +137,7 @@ class StoppingRule:
         """What the effects of one pair still need, with its controls until they are known, one after the other as its
         third side."""
         missing = max(self._missing(pair, self.alpha_of(target.part)) for target in left)
+        had = len(self.series.get(pair, []))
         return Remaining(
             (pair.baseline, pair.variant, *_riding(self, experiment, pair, is_apart)),
             missing > 0,
@@ -147,7 +148,8 @@ class StoppingRule:
             any(target.headline for target in left),
             pair,
             self._verdicts(left),
-            len(self.series.get(pair, [])) if any(target.question for target in left) else None,
+            had if any(target.question for target in left) else None,
+            had,
         )
 
     def _verdicts(self, left: Collection[Target]) -> tuple[WaitsFor, ...]:
@@ -230,11 +232,20 @@ class StoppingRule:
         settles = float(missing) if missing > 0 else min(rounds)
         headline = any(target.headline for target in left)
         verdicts = (*self._verdicts(left), *(self._all_contrasts(),) * bool(open_))
-        asked = [len(self.series.get(target.comparison, [])) for target in left if target.question]
-        asked += [had for had, _ in open_ if experiment.grid_is_asked]
-        fewest = min(asked, default=None)
+        had = {target: len(self.series.get(target.comparison, [])) for target in left}
+        of_contrasts = [had for had, _ in open_]
+        asked = [rounds for target, rounds in had.items() if target.question]
+        asked += of_contrasts * experiment.grid_is_asked
         yield Remaining(
-            participants, missing > 0, settles, max(rounds), len(rounds), headline, verdicts=verdicts, asked=fewest
+            participants,
+            missing > 0,
+            settles,
+            max(rounds),
+            len(rounds),
+            headline,
+            verdicts=verdicts,
+            asked=min(asked, default=None),
+            had=min(*had.values(), *of_contrasts, FIRST_LOOK),
         )
 
     def _open_contrasts(self, experiment: Experiment) -> list[tuple[int, float]]:

@@ -48,7 +48,8 @@ class Remaining:
     have one, which is known. `effects`: how many are not settled; 0 for a control that only wants its interval.
     `headline`: whether one of them is of a headline claim. `verdicts`: for each verdict that waits for one of these
     effects, all that it waits for. None at all: every verdict is known, and only intervals are still wide. `asked`:
-    how many rounds those had that the first screen asks for; None where there is none.
+    how many rounds those had that the first screen asks for; None where there is none. `had`: the fewest that one of
+    its effects had.
     """
 
     variants: tuple[str, ...]
@@ -60,6 +61,7 @@ class Remaining:
     pair: Comparison | None = None
     verdicts: tuple[WaitsFor, ...] = ()
     asked: int | None = None
+    had: int = FIRST_LOOK
 
     @property
     def needs_precision(self) -> bool:
@@ -250,7 +252,8 @@ def next_to_measure(open_: Sequence[Open], seconds_left: float) -> Open:
 
     First what the first screen asks for: what has no interval yet, headlines and then the least time for each effect
     first; then, until each is known well enough, what had the fewest processes. After that the same of other
-    effects that have no interval yet. Then what completes the verdict that costs least: with all other effects that
+    effects that have no interval yet, and of those that early looks have not settled: theirs are for large differences
+    alone, and tell nothing else. Then what completes the verdict that costs least: with all other effects that
     it waits for, and with what these have had. (An effect on its limit always seems to need a little more; so it
     gives way once it has had more than others need.) A headline may cost HEADLINE_FACTOR times as much. Then the
     intervals of controls, and those of settled effects that are still wide. What the time that is left will not
@@ -284,16 +287,19 @@ def next_to_measure(open_: Sequence[Open], seconds_left: float) -> Open:
         seconds = remaining.rounds_next * round_seconds(state, remaining.pair)
         in_time, later, asked = seconds <= seconds_left, not remaining.headline, remaining.asked
         if remaining.early and remaining.effects:
-            tier = 7 if id(remaining) not in begun else 2 if asked is None else 0
+            tier = 8 if id(remaining) not in begun else 2 if asked is None else 0
             return tier, later, seconds / remaining.effects, state.seconds
         if asked is not None:
             return 1, False, asked, seconds
         if not remaining.effects:
-            return 4 if in_time else 7, later, seconds, state.seconds
+            return 5 if in_time else 8, later, seconds, state.seconds
         if not remaining.verdicts:
-            return 5 if in_time else 7, later, seconds, state.seconds
+            return 6 if in_time else 8, later, seconds, state.seconds
+        first = (FIRST_LOOK - remaining.had) * round_seconds(state, remaining.pair)
+        if 0 < first <= seconds_left:
+            return 3, later, first / remaining.effects, state.seconds
         hopeless, weighed = min(cost(waits_for, seconds) for waits_for in remaining.verdicts)
-        return 6 if hopeless else 3, False, weighed, seconds
+        return 7 if hopeless else 4, False, weighed, seconds
 
     return min(open_, key=order)
 

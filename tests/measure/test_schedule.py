@@ -303,6 +303,25 @@ def test_a_verdict_that_always_needs_a_little_more_gives_way_to_one_that_had_lit
     assert next_to_measure([(edge, waiting(NAMES[0], 40, 5)), (other, waiting(NAMES[1], 12, 20))], 19)[0] is edge
 
 
+def test_what_early_looks_have_not_settled_has_its_interval_before_others_get_more() -> None:
+    """A prefill at 7B width kept the four processes of its early look, because a decode on its limit was cheaper."""
+    edge, young, dear = state(NAMES[0], 1.0), state(NAMES[1], 5.0), state(NAMES[2], 9.0)
+    four = replace(waiting(NAMES[1], 4, 8), had=4)
+    open_ = [(edge, waiting(NAMES[0], 40, 5)), (young, four)]
+    assert next_to_measure(open_, 100)[0] is young
+    assert next_to_measure([open_[0], (young, replace(four, had=12))], 100)[0] is edge
+    assert next_to_measure([*open_, (dear, early(4))], 100)[0] is dear, "it has no look at all"
+    assert next_to_measure([*open_, (dear, replace(late(30), asked=12))], 100)[0] is dear, (
+        "the first screen asks for it"
+    )
+    assert next_to_measure(open_, 39)[0] is edge, "there is no time for eight more"
+
+
+def test_the_rounds_of_early_looks_are_told_as_had(plan: Plan) -> None:
+    for rounds in (5, 30):
+        assert measured(plan, rounds, lambda index: 1.3)[1].had == min(rounds, 12)
+
+
 def test_a_pair_is_told_once_when_one_side_is_proven_faster(plan: Plan) -> None:
     """Three quarters more time are seen after four processes; no difference is never told."""
     workload, told, rng = "prefill-15m-t128", list[str](), random.Random(1)
