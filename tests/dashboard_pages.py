@@ -53,6 +53,10 @@ VIEWS: dict[str, tuple[str, dict[str, str]]] = {
 """Views of a page by the names that tests call them by: the page, and what its link says."""
 
 
+UNFOLDED = dict.fromkeys(("show_times", "show_rounds", "show_time", "show_memory", "show_noise"), "open")
+"""In a link: all that a page keeps folded."""
+
+
 def open_in_app(name: str, monkeypatch: pytest.MonkeyPatch, results: Path | str, **link: str) -> AppTest:
     """A page of the whole app ("comparison"), or a view of one ("memory"), so that its links lead somewhere, on a
     results folder or URL."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import re
 import shlex
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -19,7 +19,7 @@ from markupsafe import Markup
 
 from llama_workbench import __version__
 from llama_workbench.harness.machine.environment import one_line
-from llama_workbench.harness.report.causes import DiffLine, Explanation, changes, diff_of, has_all_code
+from llama_workbench.harness.report.causes import CauseRow, DiffLine, Explanation, changes, diff_of, has_all_code
 from llama_workbench.harness.report.comparison import Screen
 from llama_workbench.harness.report.text import unit_of
 from llama_workbench.harness.store.files import RunError
@@ -183,19 +183,13 @@ def _screens(run: data.Run, claim: data.Claim) -> list[dict[str, Any]]:
 def _screen(screen: Screen) -> dict[str, Any]:
     """One comparison as the page has it: sentences, rows and code."""
     explained = screen.explained
-    causes = changes(explained) if explained else []
-    largest = max((abs(each.value) for each in causes), default=0.0) or 1.0
     return {
         "headline": screen.headline,
         "told": screen.told,
         "costs": costs_html(screen),
-        "causes": [
-            {"name": cause.name, "change": str(cause), "percent": round(100 * abs(cause.value) / largest),
-             "way": ("less" if cause.value < 0 else "more") if cause.is_told else "open"}
-            for cause in causes
-        ],
+        "causes": causes_html(changes(explained), screen.effect.variant) if explained else "",
         "code": diff_html(explained) if explained else "",
-    }  # fmt: skip
+    }
 
 
 def _effect_rows(run: data.Run, claim: data.Claim) -> list[dict[str, str]]:
@@ -238,7 +232,9 @@ def template(name: str) -> Template:
 
 def css_variables(palette: Palette) -> Markup:
     """The colours by the names of their CSS variables."""
-    colours = vars(palette) | dict(palette.verdict) | dict(zip(("before", "after"), palette.sides, strict=True))
+    pairs = {"before": palette.sides[0], "after": palette.sides[1]}
+    pairs |= {"less": palette.difference[0], "more": palette.difference[-1]}
+    colours = vars(palette) | dict(palette.verdict) | pairs
     flat = {name.replace("_", "-"): each for name, each in colours.items() if isinstance(each, str)}
     return Markup("".join(f"--{name}:{each};" for name, each in flat.items()))
 
@@ -251,6 +247,33 @@ def costs_html(screen: Screen) -> Markup:
         for each in screen.measures
     ]
     return Markup(template("screen.html").module.costs(rows, screen.brackets))  # type: ignore[attr-defined]
+
+
+def causes_html(rows: Sequence[CauseRow], variant: str) -> Markup:
+    """Where the difference is: to the left of the line what the variant saves, to the right what it costs, each with
+    its interval; empty without rows."""
+    if not rows:
+        return Markup()
+    ends = [0.0, *(end for row in rows for end in (row.value, row.low, row.high) if math.isfinite(end))]
+    left, span = min(ends), (max(ends) - min(ends)) or 1.0
+
+    def place(value: float) -> float:
+        return round(100 * min(max((value - left) / span, 0.0), 1.0), 2)
+
+    bars = [
+        {
+            "name": row.name,
+            "change": str(row),
+            "way": ("less" if row.value < 0 else "more") if row.is_told else "open",
+            "start": place(min(0.0, row.value)),
+            "width": round(abs(place(row.value) - place(0.0)), 2),
+            "low": place(row.low),
+            "high": place(row.high),
+        }
+        for row in rows
+    ]
+    axis = f"← less time in {words.clip(variant, 40)}   [{rows[0].unit} a call]   more →"
+    return Markup(template("screen.html").module.causes(bars, place(0.0), axis))  # type: ignore[attr-defined]
 
 
 def _shares(ratio: float) -> tuple[float, float]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import shlex
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import pandas as pd
@@ -207,9 +208,10 @@ def show_inside(opened: state.Opened, claim: data.Claim, effect: Effect, screen:
     variants = [side for side in dict.fromkeys([effect.baseline, effect.variant]) if side]
     if effect.baseline and effect.variant:
         blocks.header("Times of both sides", anchor="times", within=True)
-        sides.show_times(opened, effect)
+        blocks.folded("A dot a process", "show_times", partial(sides.show_times, opened, effect))
         blocks.header("Process by process", anchor="rounds", within=True)
-        sides.show_rounds_of_claim(opened, claim, effect)
+        show_rounds = partial(sides.show_rounds_of_claim, opened, claim, effect)
+        blocks.folded("The speed-up in each process, and the interval so far", "show_rounds", show_rounds)
         sides.show_same(run, effect.workload, effect.baseline, effect.variant)
     if not variants:
         return
@@ -218,11 +220,13 @@ def show_inside(opened: state.Opened, claim: data.Claim, effect: Effect, screen:
         blocks.header("Where the time goes", anchor="time", within=True)
         for face in faces("section") if not run.is_of_functions else ():
             if hasattr(face, "show_sides"):
-                face.show_sides(opened, effect.workload, variants, claim.hypothesis.of)
+                asked = opened, effect.workload, variants, claim.hypothesis.of
+                blocks.folded(face.TITLE, f"show_{face.KEY}", partial(face.show_sides, *asked))
         if not is_seen:
             flames.show(opened, effect.workload, variants, effect.baseline)
     blocks.header("Memory", anchor="memory", within=True)
-    memory.show_sides(run, effect.workload, variants, effect.baseline)
+    show_memory = partial(memory.show_sides, run, effect.workload, variants, effect.baseline)
+    blocks.folded("Peak of a call, and what stays", "show_memory", show_memory)
 
 
 def show_how(opened: state.Opened, claim: data.Claim) -> None:

@@ -54,6 +54,21 @@ def header(title: str, anchor: str, *, within: bool = False) -> None:
     state.add_heading(title, anchor)
 
 
+def folded(label: str, name: str, show: Callable[[], None]) -> None:
+    """A part of the page that is made once the reader opens it, which the URL keeps (`?NAME=open`). What is far below
+    the answer waits there: the first figure of a page loads plotly, which takes longer than all else."""
+
+    def follow() -> None:
+        if st.session_state[name]:
+            st.query_params[name] = "open"
+        else:
+            st.query_params.pop(name, None)
+
+    with st.expander(label, name in st.query_params, key=name, on_change=follow) as part:
+        if part.open:
+            show()
+
+
 def plot(figure: go.Figure, alt: str, key: str) -> None:
     """A figure, with its content in words for those who do not see it."""
     st.plotly_chart(figure, config={"displayModeBar": False, "scrollZoom": False}, alt=alt, key=key)

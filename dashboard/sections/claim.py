@@ -7,11 +7,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-import plotly.graph_objects as go
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
-from llama_workbench.harness.report.causes import CauseRow, changes
+from llama_workbench.harness.report.causes import changes
 from llama_workbench.harness.report.comparison import Screen
 from llama_workbench.harness.report.machines import general_text, machine_count, spread_text
 from llama_workbench.harness.spec.comparison import EnteredName
@@ -22,11 +21,9 @@ from llama_workbench.harness.store.verdict_schema import Effect, OverMachines, P
 
 from .. import state, words
 from ..export import evidence
-from ..export.evidence import costs_html, css_variables, diff_html
-from ..export.svg import Palette
+from ..export.evidence import causes_html, costs_html, css_variables, diff_html
 from ..views import data, outcomes, samples
 from . import blocks, head, sides
-from .blocks import bar_rows, rule
 
 ANY = -1
 """In the list of claims: two variants, whether or not anybody claimed anything about them."""
@@ -296,10 +293,7 @@ def show_why(screen: Screen, number: int = 0, *, with_costs: bool = False) -> No
         with left:
             blocks.header("Why", anchor=f"why-{number}" if number else "why", within=True)
             blocks.say(screen.why)
-            if rows := changes(explained):
-                drawn = cause_bars(rows, screen.effect.variant, state.colours())
-                alt = "; ".join(f"{row.name}: {row}" for row in rows)
-                blocks.plot(drawn, f"Where the difference is. {alt}.", f"causes {number}")
+            _html(causes_html(changes(explained), screen.effect.variant))
         with right:
             _html(diff_html(explained))
     if with_costs:
@@ -311,33 +305,6 @@ def _html(text: str) -> None:
     """HTML of ours, in the page's colours."""
     if text:
         st.html(f'<div style="{css_variables(state.colours())}">{text}</div>')
-
-
-def cause_bars(rows: Sequence[CauseRow], variant: str, colours: Palette) -> go.Figure:
-    """To the left what the variant saves, to the right what it costs; above each bar its place and its change."""
-    saved, costs = colours.difference[0], colours.difference[-1]
-    ends = {
-        "type": "data", "symmetric": False, "color": colours.text, "thickness": 1, "width": 4,
-        "array": [row.high - row.value for row in rows],
-        "arrayminus": [row.value - row.low for row in rows],
-    }  # fmt: skip
-    bar = go.Bar(
-        x=[row.value for row in rows],
-        marker={"color": [(saved if row.value < 0 else costs) if row.is_told else colours.rule for row in rows]},
-        error_x=ends,
-        hovertext=[f"{words.label(row.name)}<br>{words.label(row)}" for row in rows],
-    )
-    return bar_rows(
-        [(words.label(row.name, 52), words.label(row)) for row in rows],
-        [bar],
-        colours,
-        title=f"← less time in {words.label(variant, 20)}   [{rows[0].unit} a call]   more →",
-        row_px=42,
-        bar_px=12,
-        foot_px=42,
-        right_px=10,
-        shapes=[rule(0, 0, 0, 1, colours.muted, yref="paper")],
-    )
 
 
 # -- several machines --------------------------------------------------------------------------------------------------

@@ -220,11 +220,15 @@ def show_drift(run: data.Run, measured: Noise) -> None:
     whose = "the baseline"
     if not run.is_of_functions:
         whose = "the baseline or the reference benchmark (code that is never edited), whichever was in more rounds"
-    blocks.plot(drift_figure(frame, state.colours()), text, "drift")
     blocks.caption(
         f"{text} A point is one round: the median time of a call of {whose}, over its own median. A step means that "
         "the machine changed its speed, a cloud of high points that a neighbour was busy. Both sides of a comparison "
         f"share a round, so most of it cancels. All in all there are {measured.samples:,} samples."
+    )
+    blocks.folded(
+        "Every round as a picture",
+        "show_noise",
+        lambda: blocks.plot(drift_figure(frame, state.colours()), text, "drift"),
     )
 
 

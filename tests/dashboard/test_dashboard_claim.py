@@ -20,7 +20,7 @@ from llama_workbench.harness.store.folder import RunFolder
 from llama_workbench.harness.store.forms import plain
 from llama_workbench.harness.store.schema import Noise
 from tests import runs
-from tests.dashboard_pages import alts, everything, open_in_app, strips
+from tests.dashboard_pages import UNFOLDED, alts, everything, open_in_app, strips
 from tests.dashboard_runs import HOSTILE
 from tests.verdicts import OPEN
 
@@ -296,7 +296,9 @@ def test_a_long_list_is_filtered_by_the_link(page: Any, tmp_path: Path) -> None:
 
 
 def test_the_bundle_of_a_claim_about_times(page: Any, home: Path) -> None:
-    app = page("claim", home, run="all", claim="mask-caching-helps")
+    folded = page("claim", home, run="all", claim="mask-caching-helps")
+    assert len(alts(folded)) == 1, "figures far below the answer wait until they are opened"
+    app = page("claim", home, run="all", claim="mask-caching-helps", **UNFOLDED)
     assert not app.exception and not app.warning
     text = everything(app)
     assert app.title[0].value == "Comparison"
@@ -317,7 +319,7 @@ def test_the_bundle_of_a_claim_about_times(page: Any, home: Path) -> None:
 
 
 def test_choosing_a_claim_and_a_row_writes_the_link(page: Any, home: Path) -> None:
-    app = page("claim", home, run="all", claim="mask-caching-6-11", part="whole prefill", row="2")
+    app = page("claim", home, run="all", claim="mask-caching-6-11", part="whole prefill", row="2", **UNFOLDED)
     assert app.selectbox(key="row").value == "2"
     assert "on prefill-7b-1layer-t128" in next(told for told in alts(app) if told.startswith("Paired times"))
     app.selectbox(key="row").set_value("1").run()
@@ -330,13 +332,13 @@ def test_choosing_a_claim_and_a_row_writes_the_link(page: Any, home: Path) -> No
 
 
 def test_without_profiles_and_memory_the_command_that_makes_them(page: Any, home: Path) -> None:
-    text = everything(page("claim", home, run="all", claim="mask-caching-helps", row="2"))
+    text = everything(page("claim", home, run="all", claim="mask-caching-helps", row="2", **UNFOLDED))
     assert "This run has no profiles" in text and "This run has no memory measurements" in text
     assert "pytest --benchmark --profile --workloads prefill-7b-1layer-t128" in text
 
 
 def test_a_side_without_a_profile_says_why(page: Any, home: Path) -> None:
-    text = everything(page("claim", home, run="all", claim="single-file-faster"))
+    text = everything(page("claim", home, run="all", claim="single-file-faster", **UNFOLDED))
     assert "py-spy may not attach to other processes here" in text
     assert "team005_hybrid: the memory pass ran into its time limit" in text
 
@@ -390,10 +392,10 @@ def test_readings_say_what_was_read_and_which_page_shows_it(page: Any, tmp_path:
     run.write_json("findings.json", [subject | {"value": 76, "count": 1, "detail": detail, "reason": ""}])
     counted = page("claim", tmp_path, claim="a-count")
     assert detail in everything(counted) and not links(counted)
-    share = page("claim", tmp_path, claim="a-share")
+    share = page("claim", tmp_path, claim="a-share", **UNFOLDED)
     assert links(share) == {"explore": {"run": ["one"], "show": ["time"], "workload": ["prefill-15m-t128"]}}
     assert "qkv" in everything(share) and not any("Paired times" in told for told in alts(share))
-    trend = page("claim", tmp_path, claim="a-trend", row="2")
+    trend = page("claim", tmp_path, claim="a-trend", row="2", **UNFOLDED)
     assert "explore" not in links(trend), "the page itself has the gain at each workload"
     assert any(told.startswith("Paired times") and "decode-15m-c64" in told for told in alts(trend))
     for app in (counted, share, trend):
@@ -432,9 +434,8 @@ def test_a_condition_is_answered_and_can_be_measured_again(page: Any, tmp_path: 
 
 
 def test_two_variants_that_nobody_claimed_anything_about(page: Any, home: Path) -> None:
-    app = page(
-        "compare", home, run="all", baseline="team005_hybrid", variant="team006_after", workload="decode-15m-c64"
-    )
+    link = {"baseline": "team005_hybrid", "variant": "team006_after", "workload": "decode-15m-c64"}
+    app = page("compare", home, run="all", **link, **UNFOLDED)
     assert not app.exception and not app.warning
     text = everything(app)
     assert "No claim says anything of this pair." in text

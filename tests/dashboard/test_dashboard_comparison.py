@@ -32,7 +32,7 @@ from llama_workbench.dashboard.export.svg import STEPS
 from llama_workbench.dashboard.sections.flames import KINDS, aligned
 from llama_workbench.dashboard.views import data
 from tests.dashboard.test_dashboard_agree import functions_home as functions_home
-from tests.dashboard_pages import alts, everything, open_in_app, read
+from tests.dashboard_pages import UNFOLDED, alts, everything, open_in_app, read
 
 FIRST = RunFolder(ROOT / "results" / "baselines" / "first-comparison")
 
@@ -282,15 +282,16 @@ def test_the_page_has_the_number_the_picture_why_and_the_edited_line(
     run = RunFolder(functions_home / "runs" / "two")
     entry = sampled(tmp_path, CASES["a guard that returns early"], ("old.total", "new.total"), "numbers")
     run.write_json("causes.json", [entry | {"seconds": 9.0}])
-    app = open_in_app("comparison", monkeypatch, functions_home)
+    app = open_in_app("comparison", monkeypatch, functions_home, **UNFOLDED)
     (run.path / "causes.json").unlink()
     assert not app.exception
     [title] = [each.value for each in app.header if each.proto.anchor == "answer"]
     assert "new.total" in read(title) and "a call" in read(title)
     text, told = everything(app), alts(app)
     assert told[0].startswith("Speed-up per workload")
-    assert told[1].startswith("Where the difference is. strip_marks (before.py:3")
-    assert told[2].startswith("Times of a call by process: old.total ")
+    [causes] = [each.proto.body for each in app.get("html") if 'class="causes"' in each.proto.body]
+    assert re.search(r"<tr><td>strip_<wbr>marks \(before\.py:3.*?</td><td>-", causes) and 'class="less"' in causes
+    assert told[1].startswith("Times of a call by process: old.total ")
     assert all(f"**{name}:**" in text for name in ("What to do", "Significant", "Relevant", "Correct"))
     diffs = [each.proto.body for each in app.get("html") if 'class="lines"' in each.proto.body]
     assert len(diffs) == 1 and re.search(r'class="new cause">.*?if word\.isascii\(\):', diffs[0])
