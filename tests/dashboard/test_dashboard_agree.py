@@ -182,7 +182,7 @@ def test_what_is_not_a_task_for_a_model_keeps_its_name() -> None:
 def test_a_card_says_what_a_variant_is_and_how_it_is_built() -> None:
     one = card("team005_hybrid")
     assert one.told.startswith("Layered files, but one Cache for KV") and "cache: unified" in one.axes and one.source
-    assert "a control" in card("fast@aa").told and "a control" in card("fast@copy").told
+    assert "an A/A check" in card("fast@aa").told and "an A/A check" in card("fast@copy").told
     assert card("old.total").axes == "" and "Named on the command line" in card("old.total").told
 
 
