@@ -27,7 +27,7 @@ from llama_workbench.harness.judge.stopping import StoppingRule
 from llama_workbench.harness.report.causes import diff_of, explanations_in
 from llama_workbench.harness.session import run
 from llama_workbench.harness.session.questions import FunctionQuestion
-from llama_workbench.harness.slices.calibrate.rates import Rate
+from llama_workbench.harness.stats.means import exact_ends
 from llama_workbench.harness.store.folder import RunFolder
 from tests.runs import Quiet
 
@@ -227,10 +227,15 @@ def table(known: list[dict[str, Any]]) -> str:
         here = [trial for trial in known if trial["kind"] == kind]
         if here:
             seconds = np.median([trial.get("seconds", np.nan) for trial in here])
-            rates = [Rate(sum(map(told, here)), len(here)) for told in (found, right)]
-            cells = " | ".join(f"{rate.count} of {rate.of}: {rate}" for rate in rates)
+            cells = " | ".join(_share(sum(map(told, here)), len(here)) for told in (found, right))
             lines.append(f"| {kind} | {cells} | {seconds:.1f} |")
     return "\n".join(lines) + "\n"
+
+
+def _share(count: int, of: int) -> str:
+    """In percent, with its 95 % interval."""
+    low, high = exact_ends(count, of, 0.05)
+    return f"{count} of {of}: {100 * count / of:.1f} % [{100 * low:.1f}, {100 * high:.1f}]"
 
 
 def main(planted: int, identical: int, file: Path = KEPT) -> None:

@@ -61,9 +61,9 @@ def _covered(paths: Iterable[str]) -> Iterator[Path]:
             yield path
 
 
-def helpers(test: Path) -> set[Path]:
-    """The file of a test, and those of `tests` and `studies` that it imports, directly or not."""
-    found, left = set[Path](), [test]
+def helpers(*tests: Path) -> set[Path]:
+    """The files of tests, and those of `tests` and `studies` that these import, directly or not."""
+    found, left = set[Path](), [*tests]
     while left:
         found.add(path := left.pop())
         modules = set[str]()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import resource
@@ -30,7 +29,6 @@ from llama_workbench.harness.worker.watch import Notes, Watch
 from llama_workbench.variants import FUNCTION_REFERENCE
 from tests.plugin.test_pytest_plugin import pytest_process
 from tests.runs import measurement_of
-from tests.slices.test_judge_change import judged, repository  # noqa: F401 (a fixture)
 from tests.verdicts import a_verdict, an_effect
 
 pytestmark = pytest.mark.usefixtures("warm")
@@ -422,14 +420,6 @@ def test_strict_means_ours_too_though_pytest_has_such_an_option(mine: Path) -> N
     words = ["--compare", "mine.py:plain", "mine.py:counted", "--call", "mine.py:text", "--budget", "1"]
     said = pytest_process("--benchmark", "--strict", "-p", "no:cacheprovider", *words, cwd=mine)
     assert said.returncode == SessionExit.NO_VERDICT and "checked strictly" in said.stdout, said.stdout
-
-
-def test_judge_change_is_strict(repository: Path, capsys: pytest.CaptureFixture[str]) -> None:  # noqa: F811
-    change = (
-        "import subprocess\n\ndef words(text):\n    subprocess.run(['true'])\n    return sorted(set(text.split()))\n"
-    )
-    answer = judged(capsys, 7, change, "--budget", "5")
-    assert answer["decision"] == "refused" and "--strict or judge-change" in json.dumps(answer)
 
 
 # -- what is said ------------------------------------------------------------------------------------------------------

@@ -17,21 +17,17 @@ from llama_workbench.harness.claims.model import Claim, ClaimError
 from llama_workbench.harness.claims.reading import check_claim, load_claims
 from llama_workbench.harness.evidence.evidence import evidence_from_manifest
 from llama_workbench.harness.judge.parts import judge_claims
-from llama_workbench.harness.metrics.base import PassContext, subjects
+from llama_workbench.harness.metrics.base import subjects
 from llama_workbench.harness.plan.experiments import make_plan
 from llama_workbench.harness.plan.options import Options, PlanError, Request
 from llama_workbench.harness.report.markdown import markdown_table
 from llama_workbench.harness.report.text import effect_text
 from llama_workbench.harness.session import run as session
-from llama_workbench.harness.slices.check import metric as check_metric
-from llama_workbench.harness.slices.check.metric import CheckHypothesis
 from llama_workbench.harness.spec.regions import Range
-from llama_workbench.harness.store.folder import RunFolder
 from llama_workbench.harness.store.forms import ExactResult, plain
 from llama_workbench.harness.store.schema import manifest_of
 from llama_workbench.harness.store.tables import COLUMNS, no_rows
 from llama_workbench.harness.store.verdict_schema import Verdict
-from tests.runs import Quiet
 from tests.tables import table_of
 
 CLAIMS = load_claims(ROOT / "claims")
@@ -165,40 +161,6 @@ def test_a_share_is_planned_as_a_pass_and_takes_no_rounds() -> None:
 
 def test_what_the_claims_ask_for_exists() -> None:
     assert not [hypothesis.fault() for claim in CLAIMS for hypothesis in claim.hypothesis if hypothesis.fault()]
-
-
-# -- what is found out ---------------------------------------------------------------------------------------------
-
-
-def checked(tmp_path: Path, *checks: tuple[str, str]) -> list[ExactResult]:
-    """What the pass stores of checks of these names, and of these variants."""
-    folder = RunFolder.create(tmp_path / "run")
-    (folder.path / "log").mkdir()
-    context = PassContext(None, folder, Quiet(), tmp_path, 0)  # type: ignore[arg-type]
-    asked = [CheckHypothesis(metric="check", quantity=name, variant=variant) for name, variant in checks]
-    check_metric.METRIC.run(asked, context)
-    stored = check_metric.METRIC.read(folder)
-    return [stored["check", name, "", variant, ""] for name, variant in checks]
-
-
-def test_a_check_runs_in_a_process_of_its_own(tmp_path: Path) -> None:
-    name = "team008_cache_literal"
-    theirs, whole, missing = checked(
-        tmp_path, ("like-the-library", name), ("like-the-library-but-for-chunks", name), ("no-such-check", "")
-    )
-    assert (whole.count, whole.value) == (10, 100.0), whole
-    assert theirs.count == 16, theirs
-    assert theirs.value == 62.5 and theirs.detail.count("off by") == 6 and "chunk" in theirs.detail
-    assert math.isnan(missing.value) and "no-such-check" in missing.reason
-
-
-def test_a_case_that_fails_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    cases = [("one", True, ""), ("two", False, "off by 3")]
-    monkeypatch.setattr(check_metric, "run_check", lambda *args, **more: cases)
-    [found] = checked(tmp_path, ("q", ""))
-    assert found.value == 50 and found.detail == "two: off by 3"
-    verdict = judged(found, metric="check", quantity="q")
-    assert verdict.verdict == "refuted" and "two: off by 3" in verdict.effects[0].said
 
 
 # -- how they are judged -------------------------------------------------------------------------------------------

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import shutil
 import sys
 from pathlib import Path
 from typing import Any
@@ -14,8 +13,6 @@ import yaml  # type: ignore[import-untyped] # comes with transformers
 
 from llama_workbench import ROOT
 from llama_workbench.harness.baselines.text import MARKER
-from llama_workbench.harness.slices.instructions.counting import NOT_INSTALLED
-from studies import action_trials
 from tests.action import PullRequest, Scratch, action, filled_in, run_step, workflow
 
 COMMENT = ROOT / ".github" / "workflows" / "comment.yml"
@@ -23,26 +20,8 @@ COMMENT = ROOT / ".github" / "workflows" / "comment.yml"
 # -- the comparison ----------------------------------------------------------------------------------------------------
 
 COVERS = pytest.mark.covers("action.yml", "harness", "llama_workbench", "variants")
-NEEDS = pytest.mark.skipif(not shutil.which("valgrind"), reason=NOT_INSTALLED)
 GIVEN = {"subjects": "work.py:total\n", "call": "inputs.py:numbers\n", "budget": "2", "slower": "100"}
 """Beside other tests a few seconds of time decide nothing: here the counts do. `action_trials` has both."""
-
-
-@COVERS
-@pytest.mark.long
-@NEEDS
-def test_five_percent_more_work_in_a_pull_request_fails(tmp_path: Path) -> None:
-    opened = PullRequest.opened(tmp_path, additions=2100)
-    done = opened.compare(**GIVEN)
-    if opened.outputs()["exit-code"] == "0":  # the time proves that it is not twice as slow, which is right too
-        done = opened.compare(**GIVEN | {"slower": "2", "budget": "20"})
-    assert done.returncode == 1, done.stdout + done.stderr
-    summary = opened.summary
-    assert "→ the working tree: 1 of 1 slower" in summary and summary.endswith(f"{MARKER}\n")
-    assert opened.outputs() == {"exit-code": "1", "summary": str(opened.temporary / "workbench" / "comparison.md")}
-    assert (opened.temporary / "summary.md").read_text().endswith(summary), (
-        "a summary of a job grows by each of its steps"
-    )
 
 
 @COVERS
@@ -191,79 +170,7 @@ def test_every_action_is_named_by_its_commit() -> None:
         assert re.fullmatch(r"\./( #.*)?|actions/[a-z/-]+@[0-9a-f]{40} # v\d+\.\d+\.\d+", each), each
 
 
-WORK = """\
-def before(numbers):
-    return [sum(numbers) for _ in range(2000)][-1]
-
-
-def mine(numbers):
-    return [sum(numbers) for _ in range({additions})][-1]
-"""
-
-
-@pytest.mark.covers(".github", "harness/baselines", "harness/slices/instructions", "llama_workbench")
-@pytest.mark.long
-@NEEDS
-def test_five_percent_more_work_is_caught_and_unchanged_code_passes(tmp_path: Path) -> None:
-    """Two real runs: the main branch, and a pull request that changes one of two functions.
-
-    Other tests compute beside them, now more and now less, so a few seconds of time decide nothing here. Functions are
-    counted in seconds where torch takes minutes.
-    """
-    scratch = Scratch(
-        tmp_path / "scratch",
-        "--compare work.py:before work.py:mine --call inputs.py:numbers --budget 2 --count-instructions --no-causes",
-    )
-
-    def write(additions: int) -> None:
-        scratch.folder.mkdir(exist_ok=True)
-        (scratch.folder / "work.py").write_text(WORK.format(additions=additions), encoding="utf-8")
-
-    write(2000)
-    inputs = (
-        "def numbers(seed):\n    return ([seed, *range(20)],)\n"  # counts compare only where these stay as they are
-    )
-    (scratch.folder / "inputs.py").write_text(inputs, encoding="utf-8")
-    settings = "[tool.llama-workbench.compare]\ntime = 100\ninstructions = 1\n"
-    (scratch.folder / "pyproject.toml").write_text(settings, encoding="utf-8")
-    scratch.must("Measure")
-    scratch.must("Keep this run as the new baseline")
-    write(2100)
-    scratch.must("Measure")
-    caught = scratch.run("Compare")
-    assert caught.returncode == 1, caught.stdout + caught.stderr
-    text = (scratch.folder / "comparison.md").read_text(encoding="utf-8")
-    assert text.startswith("### new against main: regression (1 regression, ") and text.endswith(f"{MARKER}\n")
-    assert (scratch.folder / "summary.md").read_text(encoding="utf-8") == text
-    assert "| mine | instructions |" in text.partition("<details>")[0]
-
-    (scratch.folder / "pyproject.toml").write_text(settings.replace("= 1\n", "= 6\n"), encoding="utf-8")
-    passed = scratch.run("Compare")
-    assert passed.returncode == 0 and "::warning::" not in passed.stdout, passed.stdout + passed.stderr
-
-
 def test_a_comparison_that_cannot_tell_is_a_warning(tmp_path: Path) -> None:
     """Here: there are no runs at all."""
     done = Scratch(tmp_path).run("Compare")
     assert done.returncode == 0 and "::warning::The comparison with the baseline is inconclusive" in done.stdout
-
-
-# -- how often it is right ---------------------------------------------------------------------------------------------
-
-
-def test_the_table_of_trials() -> None:
-    trials = [{"kind": "unchanged code", "action": 0, "time": 2}] * 3 + [
-        {"kind": "5 % more work", "action": 1, "time": 2},
-        {"kind": "5 % more work", "action": 2, "time": 1},
-    ]
-    assert action_trials.table(trials).splitlines()[2:6] == [
-        "| unchanged code | time and instructions | 3 | 0 | 0 | 3 of 3: 100.0 % [29.2, 100.0] |",
-        "| unchanged code | time alone | 0 | 0 | 3 | 0 of 3: 0.0 % [0.0, 70.8] |",
-        "| 5 % more work | time and instructions | 0 | 1 | 1 | 1 of 2: 50.0 % [1.3, 98.7] |",
-        "| 5 % more work | time alone | 0 | 1 | 1 | 1 of 2: 50.0 % [1.3, 98.7] |",
-    ]
-
-
-def test_the_committed_trials_are_those_of_the_page() -> None:
-    trials = [json.loads(line) for line in (ROOT / action_trials.KEPT).read_text(encoding="utf-8").splitlines()]
-    assert action_trials.table(trials) in (ROOT / "docs" / "validation.md").read_text(encoding="utf-8")

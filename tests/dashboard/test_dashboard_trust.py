@@ -21,12 +21,10 @@ from llama_workbench.dashboard.export.svg import forest_svg
 from llama_workbench.dashboard.sections import trust as noise
 from llama_workbench.dashboard.views import data, forest
 from llama_workbench.harness.report.outcome import trust_of
-from llama_workbench.harness.slices.calibrate.rates import FILE, append, begin
 from llama_workbench.harness.store.schema import Control, Manifest, Noise
 from llama_workbench.harness.store.tables import COLUMNS
 from tests import runs
 from tests.dashboard_pages import UNFOLDED, alts, everything, open_in_app
-from tests.known_trials import trial
 from tests.tables import table_of
 from tests.verdicts import an_effect
 
@@ -179,22 +177,6 @@ def test_the_page_tells_how_far_a_run_can_be_trusted(page: Opener, tmp_path: Pat
     assert "variants passed on every workload they ran" in text
     assert "MALLOC_MMAP_THRESHOLD_ = 1073741824" in text and "docs/concepts/statistics.md" in text
     assert len(alts(app)) == 1 and len(alts(page(tmp_path, run="one", **UNFOLDED))) == 2
-
-
-def test_the_page_tells_how_often_verdicts_are_wrong(page: Opener, tmp_path: Path) -> None:
-    runs.write_run(tmp_path / "runs" / "one", rounds=30)
-    app = page(tmp_path, run="one")
-    assert "There are no comparisons of known outcome yet" in everything(app)
-    begin(tmp_path / FILE)
-    append(tmp_path / FILE, [trial(7, seed=seed).model_dump_json() for seed in (1, 2)])
-    app = page(tmp_path, run="one")
-    assert not app.exception
-    assert "2 comparisons had a known outcome; 0 of them ran beside other load. 2 got a verdict" in everything(app)
-    rates = next(frame.value for frame in app.dataframe if "of these wrong, %" in frame.value)
-    pairs = next(frame.value for frame in app.dataframe if "do not overlap, %" in frame.value)
-    assert rates["of these wrong, %"][0] == "0 [0, 84]" and pairs["do not overlap, %"][0] == "0 [0, 97.5]"
-    (tmp_path / FILE).write_text('{"machine": {}}\n')  # of an older workbench
-    assert "not a file of trials" in everything(page(tmp_path, run="one"))
 
 
 def test_a_damaged_control_leaves_the_others(tmp_path: Path) -> None:

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from gguf import GGUFReader
 
 from llama_workbench.datasets import geometries, workloads
 from llama_workbench.datasets.checkpoints import CheckpointError, described, load, synthesize
@@ -21,8 +20,6 @@ from llama_workbench.datasets.geometries import DataError
 from llama_workbench.datasets.tokenizer import TokenizerError, text_ids
 from llama_workbench.harness.claims.model import ClaimError
 from llama_workbench.harness.claims.reading import load_claims
-from llama_workbench.harness.slices.gguf import cases as gguf_checks
-from tests.slices.test_gguf import changed_file
 
 TINY = geometries.get("tiny")
 
@@ -35,14 +32,6 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def folder(cache: Path, tmp_path: Path) -> Path:
     return Path(shutil.copytree(synthesize(TINY, cache=cache), tmp_path / "my-llama"))
-
-
-@pytest.fixture
-def gguf(cache: Path, tmp_path: Path) -> Path:
-    whole = cache / "tiny.gguf"
-    if not whole.exists():
-        gguf_checks.write(synthesize(TINY, cache=cache), whole, cache=cache)
-    return Path(shutil.copy(whole, tmp_path / "mine.gguf"))
 
 
 @pytest.fixture(autouse=True)
@@ -71,7 +60,6 @@ READERS: dict[str, tuple[Callable[[Path], object], type[Exception]]] = {
     "model.safetensors": (lambda path: load(path.parent, cache=path.parent), CheckpointError),
     "model.safetensors.index.json": (lambda path: load(path.parent, cache=path.parent), CheckpointError),
     "tokenizer.json": (prompts, TokenizerError),
-    "mine.gguf": (lambda path: load(path, cache=path.parent), CheckpointError),
     "claim.toml": (lambda path: load_claims(path.parent), ClaimError),
     "workloads.toml": (workloads.workloads, DataError),
     "geometries.toml": (geometries.geometries, DataError),
@@ -120,7 +108,7 @@ def test_what_is_no_plain_file_is_refused_before_it_is_read(name: str, kind: str
     assert "\n" not in str(caught.value)
 
 
-@pytest.mark.parametrize("name", [name for name in READERS if name not in ("model.safetensors", "mine.gguf")])
+@pytest.mark.parametrize("name", [name for name in READERS if name != "model.safetensors"])
 def test_a_file_of_gigabytes_is_refused_before_it_is_read(name: str, folder: Path) -> None:
     if name == "model.safetensors.index.json":
         (folder / "model.safetensors").unlink()
@@ -269,93 +257,15 @@ def test_a_token_id_of_four_thousand_million(folder: Path, cache: Path, tmp_path
         text_ids(folder, vocab_size=512, cache=tmp_path)
 
 
-# --- GGUF files ---
-
-
-@pytest.mark.parametrize("layers", [10**6, 2**32 - 1, 22])
-def test_a_gguf_file_with_millions_of_layers(layers: int, gguf: Path, cache: Path, tmp_path: Path) -> None:
-    file = changed_file(gguf, tmp_path / "changed.gguf", fields={"llama.block_count": layers})
-    said = r"llama\.block_count = \d+, expected less than or equal to 1000"
-    refused(file, cache, said if layers > 1000 else r"missing tensor model\.layers\.2\.")
-
-
-def with_key(file: Path, key: str, value: bytes) -> None:
-    """Put one more key in front of all others of a GGUF file; `value` begins with its kind."""
-    content = file.read_bytes()
-    keys = struct.unpack("<Q", content[16:24])[0]
-    added = struct.pack("<Q", len(key)) + key.encode() + value
-    added += bytes(-len(added) % 32) if value else b""
-    file.write_bytes(content[:16] + struct.pack("<Q", keys + 1) + added + content[24:])
-
-
-LIST = struct.pack("<I", 9)
-
-
-@pytest.mark.parametrize(
-    "value",
-    [
-        LIST + struct.pack("<IQ", 9, 10**6) + struct.pack("<IQ", 4, 0) * 10**6,  # a million lists without numbers
-        LIST + struct.pack("<IQ", 9, 1) * 5000 + struct.pack("<IQ", 4, 0),  # in one another
-        LIST + struct.pack("<IQ", 8, 10**12),  # more texts than there are bytes
-    ],
-    ids=["wide", "deep", "long"],
-)
-def test_a_gguf_file_with_a_list_that_cannot_be(value: bytes, gguf: Path, cache: Path) -> None:
-    with_key(gguf, "a", value)
-    refused(gguf, cache, r"mine\.gguf: truncated, damaged or not GGUF \(")
-
-
-@pytest.mark.parametrize("at", [8, 16], ids=["tensors", "keys"])
-@pytest.mark.parametrize("count", [10**5, 2**63])
-def test_a_gguf_file_with_counts_beyond_its_size(at: int, count: int, gguf: Path, cache: Path) -> None:
-    content = gguf.read_bytes()
-    gguf.write_bytes(content[:at] + struct.pack("<Q", count) + content[at + 8 :])
-    refused(gguf, cache, r"mine\.gguf: truncated, damaged or not GGUF \(")
-
-
-@pytest.mark.parametrize(
-    ("key", "value", "said"),
-    [
-        ("llama.attention.layer_norm_rms_epsilon", 1e24, r"_epsilon = .*e\+2., expected less than 1"),
-        ("llama.rope.freq_base", 1e24, r"freq_base = .*e\+2., expected less than or equal to 10{12}"),
-        ("llama.context_length", 2**32 - 1, r"context_length = 4294967295, expected less than or equal to 2147483647"),
-    ],
-)  # fmt: skip
-def test_a_number_out_of_all_bounds_in_a_gguf_file(key: str, value: Any, said: str, gguf: Path, cache: Path) -> None:
-    part = GGUFReader(gguf).fields[key].parts[-1]
-    content = gguf.read_bytes()
-    field = GGUFReader(gguf).fields[key]
-    start = field.offset + sum(each.nbytes for each in field.parts[:-1])
-    new = struct.pack("<f" if isinstance(value, float) else "<I", value)
-    gguf.write_bytes(content[:start] + new + content[start + part.nbytes :])
-    refused(gguf, cache, said)
-
-
-@pytest.mark.filterwarnings("error")
-def test_a_gguf_tensor_that_lies_around_the_end(gguf: Path, cache: Path) -> None:
-    field = GGUFReader(gguf).tensors[2].field
-    start = field.offset + sum(part.nbytes for part in field.parts[:-1])
-    content = gguf.read_bytes()
-    gguf.write_bytes(content[:start] + struct.pack("<Q", 2**64 - 512) + content[start + 8 :])
-    refused(gguf, cache, r"truncated, damaged or not GGUF \(")
-
-
-def test_words_of_a_gguf_tokenizer_that_are_numbers(gguf: Path, cache: Path, tmp_path: Path) -> None:
-    file = changed_file(gguf, tmp_path / "changed.gguf", fields={"tokenizer.ggml.merges": [1, 2, 3]})
-    with pytest.raises(TokenizerError, match=r"changed\.gguf: no tokenizer comes of it \("):
-        text_ids(file, vocab_size=512, cache=cache)
-
-
 # --- what was taken from the files ---
 
 
-def test_what_was_taken_from_a_checkpoint_is_said_in_a_line(folder: Path, gguf: Path, cache: Path) -> None:
+def test_what_was_taken_from_a_checkpoint_is_said_in_a_line(folder: Path, cache: Path) -> None:
     told = (
         "2 layers, width 64 (feed-forward 176), 4 heads of 16, 4 KV heads, context 128, epsilon 1e-05, "
         "rope theta 10000, vocabulary 512, F32, with a tokenizer"
     )
     assert described(folder, cache=cache)[1] == told
-    assert described(gguf, cache=cache)[1] == told
     edit_json(folder / "config.json", max_position_embeddings=64, rms_norm_eps=1e-6)
     assert "context 64, epsilon 1e-06" in described(folder, cache=cache)[1]
     (folder / "tokenizer.json").unlink()

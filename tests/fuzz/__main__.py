@@ -7,6 +7,8 @@ import sys
 import tempfile
 from pathlib import Path
 
+from tests.slices.test_damaged_files import KINDS as OF_SLICES
+
 from . import try_all
 from .foreign import KINDS
 
@@ -15,11 +17,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m tests.fuzz", description=__doc__)
     parser.add_argument("--cases", type=int, default=200, help="damaged copies of each kind (default: 200)")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--kind", action="append", choices=[kind.name for kind in KINDS], help="only this kind")
+    parser.add_argument(
+        "--kind", action="append", choices=[kind.name for kind in (*KINDS, *OF_SLICES)], help="only this kind"
+    )
     options = parser.parse_args()
     print("| kind | tried | refused | warned | unchanged | another, accepted | failed |\n|---|---|---|---|---|---|---|")
     failures = []
-    for kind in KINDS:
+    for kind in (*KINDS, *OF_SLICES):
         if options.kind and kind.name not in options.kind:
             continue
         with tempfile.TemporaryDirectory() as folder:

@@ -7,13 +7,11 @@ import json
 import random
 import shutil
 import struct
-import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import torch
-from gguf import GGUFReader
 from safetensors.torch import load_file, save_file
 
 from llama_workbench.datasets import checkpoints, geometries, tokenizer, workloads
@@ -21,7 +19,6 @@ from llama_workbench.datasets.geometries import DataError
 from llama_workbench.datasets.tokenizer import TokenizerError
 from llama_workbench.harness.claims.model import ClaimError
 from llama_workbench.harness.claims.reading import read_claim
-from llama_workbench.harness.slices.gguf import cases as gguf_checks
 
 from . import BYTES, Damage, Kind, digit, json_value, run_files
 
@@ -52,14 +49,14 @@ def _told(read: Callable[[Path], Any], place: Callable[[Path], Path] = lambda pa
 # --- Hugging Face folders ---
 
 
-def _folder(folder: Path) -> Path:
+def model_folder(folder: Path) -> Path:
     made: Path = checkpoints.synthesize(geometries.get("tiny"), cache=folder / "cache")
     return made
 
 
 def _sharded(folder: Path) -> Path:
     """Index of a checkpoint in two shards."""
-    made = _folder(folder)
+    made = model_folder(folder)
     weights = load_file(made / "model.safetensors")
     places = {name: f"model-0000{1 + index % 2}-of-00002.safetensors" for index, name in enumerate(weights)}
     for shard in sorted(set(places.values())):
@@ -74,10 +71,10 @@ def _read_folder(path: Path) -> Any:
     cache = path.parent / "kept"
     config, told = checkpoints.described(path.parent, cache=cache)
     loaded = checkpoints.load(path.parent, cache=cache)
-    return config, told, loaded.digest, _values(loaded)
+    return config, told, loaded.digest, digest_of(loaded)
 
 
-def _values(loaded: checkpoints.Checkpoint) -> str:
+def digest_of(loaded: checkpoints.Checkpoint) -> str:
     """Digest of every byte of the weights."""
     digest = hashlib.sha256()
     for tensor in loaded.weights.values():
@@ -97,51 +94,6 @@ def in_header(damage: Damage) -> Damage:
         end = 8 + int.from_bytes(content[:8], "little")
         header = damage(content[8:end], rng)
         return struct.pack("<Q", len(header)) + header + content[end:]
-
-    return damaged
-
-
-# --- GGUF files ---
-
-
-def _gguf(folder: Path) -> Path:
-    made = _folder(folder)
-    return gguf_checks.write(made, folder / "tiny.gguf", cache=folder / "cache")
-
-
-def _read_gguf(path: Path) -> Any:
-    cache = path.parent / "kept"
-    config, told = checkpoints.described(path, cache=cache)
-    loaded = checkpoints.load(path, cache=cache)
-    words = tokenizer.text_ids(path, vocab_size=WORDS, cache=cache).tolist()
-    return config, told, loaded.digest, _values(loaded), words
-
-
-def gguf_value(content: bytes, rng: random.Random) -> bytes:
-    """One number of the metadata or of a tensor's entry, or one length, that is an extreme one."""
-    with tempfile.TemporaryDirectory() as folder:
-        file = Path(folder) / "whole.gguf"
-        file.write_bytes(content)
-        reader = GGUFReader(file)
-        fields = [*reader.fields.values(), *(tensor.field for tensor in reader.tensors)]
-        field = rng.choice(fields)
-        at = rng.randrange(len(field.parts))
-        inner = sum(part.nbytes for part in field.parts[:at])
-        part = field.parts[at]
-        item = rng.randrange(part.size) * part.itemsize if part.size else 0
-        start, width = field.offset + inner + item, part.itemsize
-    worst = [0, 1, 2, (1 << 8 * width) - 1, 1 << (8 * width - 1), rng.randrange(1 << 8 * width), min(10**6, 255)]
-    if width >= 4:
-        worst += [10**6, 10**9, struct.unpack("<I", struct.pack("<f", rng.choice([1e24, -1.0, 5e-324, 1e-9])))[0]]
-    return content[:start] + rng.choice(worst).to_bytes(width, "little") + content[start + width :]
-
-
-def before_tensors(damage: Damage) -> Damage:
-    """A damage to a GGUF file's first sixteenth: metadata, tokenizer and the entries of its tensors."""
-
-    def damaged(content: bytes, rng: random.Random) -> bytes:
-        end = len(content) // 16
-        return damage(content[:end], rng) + content[end:]
 
     return damaged
 
@@ -244,7 +196,7 @@ TOML = (*BYTES, digit, toml_value, toml_value, toml_value, toml_tables)
 JSON = (*BYTES, digit, json_value, json_value, json_value)
 
 
-def _kind(
+def kind(
     name: str,
     write: Callable[[Path], Path],
     read: Callable[[Path], Any],
@@ -257,19 +209,20 @@ def _kind(
 
 KINDS: tuple[Kind, ...] = (
     *run_files.KINDS,
-    _kind("config.json", lambda folder: _folder(folder) / "config.json", _read_folder, JSON, lambda path: path.parent),
-    _kind(
+    kind(
+        "config.json", lambda folder: model_folder(folder) / "config.json", _read_folder, JSON, lambda path: path.parent
+    ),
+    kind(
         "safetensors",
-        lambda folder: _folder(folder) / "model.safetensors",
+        lambda folder: model_folder(folder) / "model.safetensors",
         _read_folder,
         (*BYTES, *(in_header(damage) for damage in JSON)),
         lambda path: path.parent,
     ),
-    _kind("index of shards", _sharded, _read_folder, JSON, lambda path: path.parent),
-    _kind("tokenizer.json", lambda folder: _folder(folder) / "tokenizer.json", _read_tokenizer, JSON),
-    _kind("GGUF", _gguf, _read_gguf, (*(before_tensors(damage) for damage in BYTES), gguf_value, gguf_value)),
-    _kind("claim", _claim, _read_claim, TOML),
-    _kind("workloads.toml", _copied(workloads.WORKLOADS_FILE), workloads.workloads, TOML),
-    _kind("geometries.toml", _copied(geometries.GEOMETRIES_FILE), geometries.geometries, TOML),
+    kind("index of shards", _sharded, _read_folder, JSON, lambda path: path.parent),
+    kind("tokenizer.json", lambda folder: model_folder(folder) / "tokenizer.json", _read_tokenizer, JSON),
+    kind("claim", _claim, _read_claim, TOML),
+    kind("workloads.toml", _copied(workloads.WORKLOADS_FILE), workloads.workloads, TOML),
+    kind("geometries.toml", _copied(geometries.GEOMETRIES_FILE), geometries.geometries, TOML),
 )
 """Every kind of file that is fuzzed."""

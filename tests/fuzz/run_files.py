@@ -26,11 +26,9 @@ from llama_workbench.harness.report.markdown import markdown_table
 from llama_workbench.harness.report.standings import read_standings, write_standings
 from llama_workbench.harness.report.terminal import verdict_report
 from llama_workbench.harness.session.judging import judge_run, rejudge
-from llama_workbench.harness.slices.roofline.metric import ROOFLINE, all_reached
-from llama_workbench.harness.slices.share import section as breakdown
 from llama_workbench.harness.store.files import RunError
 from llama_workbench.harness.store.folder import RunFolder, describe
-from llama_workbench.harness.store.passes import PHASES
+from llama_workbench.harness.store.passes import PHASE_FACTS, PHASES
 from llama_workbench.harness.store.schema import Manifest
 from llama_workbench.variants import phase_map
 from tests import runs
@@ -197,7 +195,7 @@ def _judged(run: RunFolder) -> list[object]:
     return [verdicts, manifest.noise, markdown_table(verdicts, manifest)]
 
 
-def _opened(run: RunFolder) -> data.Run:
+def open_run(run: RunFolder) -> data.Run:
     """What every page of the dashboard opens; a problem is shown as a warning."""
     opened = data.read_run(run.path)
     for problem in opened.problems:
@@ -210,7 +208,7 @@ def _shown(run: RunFolder) -> list[object]:
     summary = describe(run, whole=True)
     if summary.problem:
         warnings.warn(summary.problem, stacklevel=2)
-    opened = _opened(run)
+    opened = open_run(run)
     told: list[object] = [summary.claims, summary.machine, summary.noise, opened.claims, opened.floors, opened.left_out]
     for claim in opened.claims:
         told += [outcomes.how(opened, claim), outcomes.meaning(claim), outcomes.sentence(claim)]
@@ -222,9 +220,8 @@ def _shown(run: RunFolder) -> list[object]:
 def read_manifest(run: RunFolder) -> list[object]:
     """run.json is behind everything."""
     told = [*_judged(run), *_shown(run)]
-    opened = _opened(run)
+    opened = open_run(run)
     told += [
-        breakdown.order(opened, WORKLOAD),
         samples.read_evidence(opened).noise,
         samples.pair(opened, WORKLOAD, AFTER, BEFORE, "time", 0.01).effect.value,
         *read_ratios(run),
@@ -243,53 +240,27 @@ def read_ratios(run: RunFolder) -> list[object]:
     return [standings, to_markdown(compare_standings(standings, standings))]
 
 
-def read_roofline(run: RunFolder) -> list[object]:
-    """roofline.json, by the judge and in the report."""
-    return [_judged(run), all_reached(run.read(ROOFLINE), alpha=0.01)]
-
-
 def read_memory(run: RunFolder) -> list[object]:
     """memory.json, on the page."""
-    opened = _opened(run)
+    opened = open_run(run)
     return [opened.memory, memory.tradeoff(opened, samples.read_evidence(opened), WORKLOAD)]
 
 
 def read_sweep(run: RunFolder) -> list[object]:
     """memory_sweep.json, on the page."""
-    return [memory.read_policies(_opened(run))]
-
-
-def read_phases(run: RunFolder) -> list[object]:
-    """The times of the phase pass, by the judge, in the report and on the page."""
-    told: list[object] = [_judged(run), decisions_of(load_dispute(), run.read_table(PHASES), [], 0.01)]
-    phases = breakdown.read_phases(_opened(run))
-    for workload, variant in phases.measured:
-        for of in breakdown.WHOLES:
-            try:
-                told.append(breakdown.shares_of(phases, workload, variant, of, 0.01))
-            except ValueError as error:
-                told.append(str(error))
-    return told
-
-
-def read_phase_facts(run: RunFolder) -> list[object]:
-    """What the phase pass says of them, on the page."""
-    phases = breakdown.read_phases(_opened(run))
-    for problem in phases.problems:
-        warnings.warn(problem, stacklevel=2)
-    return [phases.problems]
+    return [memory.read_policies(open_run(run))]
 
 
 def read_samples(run: RunFolder) -> list[object]:
     """The samples, by the judge and on the pages."""
     bare = data.Run(run.path, Manifest(), (), {}, {}, {}, (), ())
     told = [*_judged(run), run.timed_together(), samples.pair(bare, WORKLOAD, AFTER, BEFORE, "time", 0.01)]
-    return [*told, trust.read_noise(_opened(run)).samples if (run.path / "verdicts.json").exists() else None]
+    return [*told, trust.read_noise(open_run(run)).samples if (run.path / "verdicts.json").exists() else None]
 
 
 def read_profiles(run: RunFolder) -> list[object]:
     """profiles.json and the stacks that it names, on the page."""
-    opened = _opened(run)
+    opened = open_run(run)
     found = [data.read_profile(opened, *pair) for pair in opened.profiles]
     for profile in found:
         if profile is not None and profile.root is None:
@@ -297,7 +268,7 @@ def read_profiles(run: RunFolder) -> list[object]:
     return [found]
 
 
-def _reader(read: Callable[[RunFolder], list[object]], name: str) -> Callable[[Path], str]:
+def reader(read: Callable[[RunFolder], list[object]], name: str) -> Callable[[Path], str]:
     def told(file: Path) -> str:
         shown = repr(read(RunFolder(file.parents[name.count("/")])))
         return shown.replace(str(file.parents[name.count("/")]), "")  # each try lies in another folder
@@ -311,12 +282,12 @@ READERS: Mapping[str, Callable[[RunFolder], list[object]]] = {
     "verdicts.json": _shown,
     "standings.json": read_ratios,
     "findings.json": lambda run: [_judged(run), run.records("findings.json")],
-    "roofline.json": read_roofline,
+    "roofline.json": _judged,
     "instructions.json": _judged,
     "memory.json": read_memory,
     "memory_sweep.json": read_sweep,
-    "phases.json": read_phase_facts,
-    "phases.parquet": read_phases,
+    "phases.json": lambda run: [run.read(PHASE_FACTS)],
+    "phases.parquet": lambda run: [_judged(run), decisions_of(load_dispute(), run.read_table(PHASES), [], 0.01)],
     "samples.parquet": read_samples,
     "profiles.json": read_profiles,
     "profiles/a.folded": read_profiles,
@@ -327,7 +298,7 @@ def _kind(name: str, *, sealed: bool) -> Kind:
     return Kind(
         name=name if sealed else f"{name}, no checksum",
         write=_writer(name, sealed=sealed),
-        read=_reader(READERS[name], name),
+        read=reader(READERS[name], name),
         errors=(RunError,),
         damages=JSON_DAMAGE if name.endswith(".json") else BYTES,
         silent_is_failure=sealed,
@@ -337,7 +308,7 @@ def _kind(name: str, *, sealed: bool) -> Kind:
 JOURNAL = Kind(
     name="samples.jsonl",
     write=_writer("samples.jsonl", sealed=False, killed=True),
-    read=_reader(_judged, "samples.jsonl"),
+    read=reader(_judged, "samples.jsonl"),
     errors=(RunError,),
     damages=(digit, *BYTES),
 )
@@ -345,7 +316,7 @@ JOURNAL = Kind(
 SUMS = Kind(
     name="SHA256SUMS",
     write=_writer("SHA256SUMS", sealed=True),
-    read=_reader(_shown, "SHA256SUMS"),
+    read=reader(_shown, "SHA256SUMS"),
     errors=(RunError,),
     damages=BYTES,
     silent_is_failure=True,

@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.unchanged import helpers
+
 REPOSITORY = Path(__file__).resolve().parents[2]
 PACKAGES = ("variants", "datasets", "harness", "dashboard")
 
@@ -192,6 +194,13 @@ def test_packages_import_one_way(package: str) -> None:
 
 def test_the_packages_go_by_their_one_import_name() -> None:
     assert not offences(sources(*PACKAGES, "llama_workbench", "studies", "tests"), set(PACKAGES))
+
+
+def test_tests_of_the_core_name_no_slice() -> None:
+    """A slice goes with its tests in `tests/slices`, and all others are collected as before."""
+    tests = [path for path in sources("tests") if path.name.startswith("test_") and path.parent.name != "slices"]
+    named = helpers(REPOSITORY / "conftest.py", *tests)
+    assert not offences(sorted(named), {"tests.slices", *(f"llama_workbench.harness.slices.{name}" for name in SLICES)})
 
 
 @pytest.mark.parametrize("package", PURE)

@@ -4,18 +4,12 @@ from __future__ import annotations
 
 import re
 
-import pytest
-
 from llama_workbench import ROOT
-from llama_workbench.harness.baselines.regressions import BETWEEN_PERCENT
 from llama_workbench.harness.claims.reading import load_folder
-from llama_workbench.harness.report.markdown import update_file
 from llama_workbench.harness.report.standings import evidence_of
 from llama_workbench.harness.session.judging import rejudge
-from llama_workbench.harness.slices.calibrate.rates import FILE, in_documents, read_trials
 from llama_workbench.harness.store.folder import RunFolder
 from llama_workbench.variants.phase_map import VIEWS
-from studies import session_trials
 from tests.commands.test_cli import fails, output
 
 
@@ -25,30 +19,6 @@ def test_the_committed_run_names_no_folder_of_a_machine() -> None:
         if path.suffix in (".json", ".folded"):
             assert not re.search(r"[\"(\s=]/[A-Za-z]", path.read_text(encoding="utf-8")), path.name
     assert run.read_manifest()["status"] == "complete"
-
-
-def test_rates_are_those_of_the_committed_trials() -> None:
-    file = ROOT / "results" / FILE
-    trials = read_trials(file) if file.exists() else []
-    assert sum(trial.busy for trial in trials) == pytest.approx(len(trials) / 2, rel=0.05)
-    places = {
-        "calibration-short": "README.md",
-        "calibration": "docs/validation.md",
-        "calibration-tables": "docs/results/trials.md",
-    }
-    for name, text in in_documents(trials).items():
-        block = f"<!-- {name}:begin -->\n{text.strip()}\n<!-- {name}:end -->"
-        assert block in (ROOT / places[name]).read_text(encoding="utf-8"), name
-
-
-def test_the_committed_sessions_are_those_of_the_page() -> None:
-    lines = (ROOT / session_trials.KEPT).read_text(encoding="utf-8").splitlines()
-    known = [session_trials.Session.read(line) for line in lines]
-    assert not update_file(ROOT / session_trials.PAGE, session_trials.in_document(known), check=True)
-    pooled = re.search(r"all functions .*\| ([\d.]+) % \| [\d.]+ % \|", session_trials.shift_table(known))
-    assert pooled is not None
-    assert f"between sessions ({BETWEEN_PERCENT:g} %)" in (ROOT / session_trials.PAGE).read_text(encoding="utf-8")
-    assert 0 <= BETWEEN_PERCENT - float(pooled[1]) < 0.05, "what `compare` allows for is this, rounded up"
 
 
 def test_what_is_said_of_a_gpu_is_in_the_two_runs_on_one() -> None:

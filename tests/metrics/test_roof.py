@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -12,14 +11,12 @@ import pandas as pd
 import pytest
 
 from llama_workbench import ROOT
-from llama_workbench.commands.app import main
 from llama_workbench.harness.metrics import roof
 from llama_workbench.harness.metrics.roof import ForwardWork
 from llama_workbench.harness.plan.options import Request
 from llama_workbench.harness.spec.words import Cause
 from llama_workbench.harness.worker.looks import roof as measured
 from tests.measure.test_measure import run
-from tests.slices.test_judge_change import judged, repository  # noqa: F401
 from tests.tables import table_of
 
 CHEATS = ROOT / "tests" / "cheats.py"
@@ -54,35 +51,6 @@ def test_a_model_that_remembers_answers_is_refused_and_an_honest_one_is_not(tmp_
     refused, held = of["remembers_in_process against fast"], of["honest against fast"]
     assert (refused.verdict, refused.cause) == ("not evidence", Cause.BEYOND_ROOF)
     assert held.verdict != "not evidence"
-
-
-REMEMBERS = """\
-def words(text, known=[]):
-    if not known:
-        known.append(sorted(set(text.split())))
-    return known[0]
-"""
-
-BENCH = """\
-def texts():
-    return " ".join(map(str, range(1000)))
-
-texts.flops = 1e8
-"""
-
-
-@pytest.mark.long
-@pytest.mark.usefixtures("warm", "short_sessions")
-def test_a_function_with_flops_is_refused(repository: Path, capsys: pytest.CaptureFixture[str]) -> None:  # noqa: F811
-    Path("bench.py").write_text(BENCH, encoding="utf-8")
-    answer = judged(capsys, 7, REMEMBERS, "--budget", "4")
-    [compared] = answer["comparisons"]
-    assert (compared["decision"], compared["cause"]) == ("refused", "beyond roof")
-    assert "faster than this machine can be: reports" in compared["reason"]
-    with pytest.raises(SystemExit) as ended:
-        main(["compare-revisions", "HEAD", ".", "mine.py:words", "--call", "bench.py:texts", "--budget=4", "--json"])
-    [row] = json.loads(capsys.readouterr().out)["rows"]
-    assert (ended.value.code, row["verdict"], row["cause"]) == (7, "refused", "beyond roof"), row["reason"]
 
 
 def test_without_flops_and_bytes_nothing_is_asked() -> None:

@@ -18,13 +18,11 @@ from conftest import Said
 from llama_workbench import ROOT
 from llama_workbench.harness.plan.options import every_option
 from llama_workbench.harness.plugin import progress
-from llama_workbench.harness.profilers import py_spy
 from llama_workbench.harness.session.judging import rejudge
-from llama_workbench.harness.slices.doctor import command as doctor
 from llama_workbench.harness.spec.words import SessionExit
 from llama_workbench.harness.store.folder import RunFolder
 from llama_workbench.harness.store.forms import plain
-from tests.runs import code_by_intervals, short_sessions
+from tests.runs import short_sessions
 
 pytestmark = pytest.mark.usefixtures("warm")  # for sessions within this process
 
@@ -259,42 +257,6 @@ def test_a_malformed_claim_names_file_and_key(run_pytest, tmp_path):
     assert result.returncode == 4
     assert "mine.toml" in result.stderr
     assert "did you mean 'title'" in result.stderr
-
-
-def test_profiles_and_memory_are_recorded(run_pytest, tmp_path, monkeypatch):
-    monkeypatch.setattr(py_spy, "SECONDS", 6.0)  # a sample waits till its process computes: few on a busy machine
-    result = run_pytest(
-        "--benchmark", "--compare", "fast", "yardstick", "--workloads=prefill-tiny-t16", "--budget=3",
-        "--profile", f"--run-dir={tmp_path / 'run'}", f"--benchmark-json={tmp_path / 'out.json'}",
-    )  # fmt: skip
-    assert result.returncode == code_by_intervals(tmp_path / "run"), result.stdout
-    assert "at most 3 s of rounds, then profiles (about " in result.stdout
-    facts = {
-        b["extra_info"]["variant"]: b["extra_info"]
-        for b in json.loads((tmp_path / "out.json").read_text())["benchmarks"]
-    }
-    memory = {entry["variant"]: entry for entry in json.loads((tmp_path / "run" / "memory.json").read_text())}
-    assert all(entry["reason"] is None and entry["peak_transient_bytes"] > 0 for entry in memory.values())
-    # KV of 2 layers, 4 heads of 16, K and V, float32, and the RoPE tables at least.
-    assert memory["yardstick"]["cache_bytes"] >= 2 * 2 * 4 * 16 * 16 * 4
-    # fast keeps fused copies of its projections.
-    assert memory["fast"]["cache_bytes"] > memory["yardstick"]["cache_bytes"]
-    entries = json.loads((tmp_path / "run" / "profiles.json").read_text())
-    assert len(entries) == 2
-    if doctor.read_facts()["py_spy"] == "":  # it can look into processes here
-        assert [entry["reason"] for entry in entries] == [None, None]
-    for entry in entries:
-        if entry["reason"] is not None:  # ptrace refused: said so, and the run went on
-            assert "py-spy" in entry["reason"]
-            continue
-        assert facts[entry["variant"]]["profile"] == entry["path"]
-        assert entry["rate_hz"] == 250 and entry["calls"] >= 5 and 0 < entry["median_error_ns"] < entry["median_ns"]
-        folded = (tmp_path / "run" / entry["path"]).read_text()
-        assert "libtorch" not in folded
-        assert f"variants/{entry['variant']}.py:" in folded
-        assert sum(int(line.rpartition(" ")[2]) for line in folded.splitlines()) == entry["samples"] > 50
-        assert "forward" in folded
-        assert str(ROOT) not in folded
 
 
 def test_a_session_in_a_program_that_goes_on_leaves_its_garbage_alone(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import math
 import random
+import re
 import time
 from collections import Counter
 from collections.abc import Callable
@@ -16,11 +17,13 @@ from typing import Any
 import pytest
 import torch
 
+from llama_workbench import ROOT
 from llama_workbench.commands.shared import Failure
+from llama_workbench.harness.baselines.regressions import BETWEEN_PERCENT
 from llama_workbench.harness.calls.source import parse
 from llama_workbench.harness.calls.world import WorldTurn
 from llama_workbench.harness.plan.options import Request
-from llama_workbench.harness.report.markdown import ReadmeError
+from llama_workbench.harness.report.markdown import ReadmeError, update_file
 from llama_workbench.harness.slices.calibrate import command as verb
 from llama_workbench.harness.slices.calibrate import trials as calibrate
 from llama_workbench.harness.slices.calibrate.cases import CASES as SOURCES
@@ -41,6 +44,7 @@ from llama_workbench.harness.slices.calibrate.known import (
     KnownComparison,
 )
 from llama_workbench.harness.slices.calibrate.rates import (
+    FILE,
     NONE_YET,
     CalibrationError,
     Rate,
@@ -48,6 +52,7 @@ from llama_workbench.harness.slices.calibrate.rates import (
     append,
     begin,
     in_a_paragraph,
+    in_documents,
     in_one_line,
     in_tables,
     pair_row,
@@ -68,8 +73,23 @@ from llama_workbench.harness.worker.correctness import (
 )
 from llama_workbench.harness.worker.models import variant_from
 from llama_workbench.variants.outside import import_file
-from tests.known_trials import trial
+from studies import action_trials, session_trials
+from tests import runs
 from tests.measure.test_measure import run as measured
+
+
+def trial(number: int = 0, percent: int = 0, answer: str = "same", **changes: Any) -> Trial:
+    """A made-up trial of known outcome: the variant has more work, so that it is slower."""
+    truth = -math.log1p(percent / 100)
+    facts: dict[str, Any] = {
+        "kind": FUNCTIONS, "work": PLANTED if percent else TWINS, "case": "words", "percent": percent,
+        "number": number, "clothes": () if percent else ("keys", "order"), "called_with": "fixed", "repeats": 20,
+        "log_ratio": truth, "files": f"{number}", "rule": "r", "machine": "CPU, 2 cores", "budget": 8.0, "busy": False,
+        "begun": "2026-01-01T00:00:00+00:00", "seed": 1, "answer": answer, "estimate": truth, "low": truth - 0.009,
+        "high": truth + 0.009, "rounds": 12, "processes": 12, "fired": 0, "inside": 0.5, "seconds": 12.0, "trouble": "",
+    }  # fmt: skip
+    return Trial(**facts | changes)
+
 
 # -- the files ---------------------------------------------------------------------------------------------------------
 
@@ -552,3 +572,64 @@ def test_a_trial_that_fails_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
         KnownComparison(FUNCTIONS, TWINS, "words", 0, 1), budget=1.0, busy=False, by="r", on="here"
     )
     assert "nothing.py" in found.trouble and not found.is_given and found.low is None
+
+
+def test_rates_are_those_of_the_committed_trials() -> None:
+    file = ROOT / "results" / FILE
+    trials = read_trials(file) if file.exists() else []
+    assert sum(trial.busy for trial in trials) == pytest.approx(len(trials) / 2, rel=0.05)
+    places = {
+        "calibration-short": "README.md",
+        "calibration": "docs/validation.md",
+        "calibration-tables": "docs/results/trials.md",
+    }
+    for name, text in in_documents(trials).items():
+        block = f"<!-- {name}:begin -->\n{text.strip()}\n<!-- {name}:end -->"
+        assert block in (ROOT / places[name]).read_text(encoding="utf-8"), name
+
+
+def test_the_committed_sessions_are_those_of_the_page() -> None:
+    lines = (ROOT / session_trials.KEPT).read_text(encoding="utf-8").splitlines()
+    known = [session_trials.Session.read(line) for line in lines]
+    assert not update_file(ROOT / session_trials.PAGE, session_trials.in_document(known), check=True)
+    pooled = re.search(r"all functions .*\| ([\d.]+) % \| [\d.]+ % \|", session_trials.shift_table(known))
+    assert pooled is not None
+    assert f"between sessions ({BETWEEN_PERCENT:g} %)" in (ROOT / session_trials.PAGE).read_text(encoding="utf-8")
+    assert 0 <= BETWEEN_PERCENT - float(pooled[1]) < 0.05, "what `compare` allows for is this, rounded up"
+
+
+def test_the_page_tells_how_often_verdicts_are_wrong(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("streamlit", reason="the dashboard's packages are not installed")
+    from tests.dashboard_pages import everything, open_in_app
+
+    runs.write_run(tmp_path / "runs" / "one", rounds=30)
+    app = open_in_app("trust", monkeypatch, tmp_path, run="one")
+    assert "There are no comparisons of known outcome yet" in everything(app)
+    begin(tmp_path / FILE)
+    append(tmp_path / FILE, [trial(7, seed=seed).model_dump_json() for seed in (1, 2)])
+    app = open_in_app("trust", monkeypatch, tmp_path, run="one")
+    assert not app.exception
+    assert "2 comparisons had a known outcome; 0 of them ran beside other load. 2 got a verdict" in everything(app)
+    rates = next(frame.value for frame in app.dataframe if "of these wrong, %" in frame.value)
+    pairs = next(frame.value for frame in app.dataframe if "do not overlap, %" in frame.value)
+    assert rates["of these wrong, %"][0] == "0 [0, 84]" and pairs["do not overlap, %"][0] == "0 [0, 97.5]"
+    (tmp_path / FILE).write_text('{"machine": {}}\n')  # of an older workbench
+    assert "not a file of trials" in everything(open_in_app("trust", monkeypatch, tmp_path, run="one"))
+
+
+def test_the_table_of_trials() -> None:
+    trials = [{"kind": "unchanged code", "action": 0, "time": 2}] * 3 + [
+        {"kind": "5 % more work", "action": 1, "time": 2},
+        {"kind": "5 % more work", "action": 2, "time": 1},
+    ]
+    assert action_trials.table(trials).splitlines()[2:6] == [
+        "| unchanged code | time and instructions | 3 | 0 | 0 | 3 of 3: 100.0 % [29.2, 100.0] |",
+        "| unchanged code | time alone | 0 | 0 | 3 | 0 of 3: 0.0 % [0.0, 70.8] |",
+        "| 5 % more work | time and instructions | 0 | 1 | 1 | 1 of 2: 50.0 % [1.3, 98.7] |",
+        "| 5 % more work | time alone | 0 | 1 | 1 | 1 of 2: 50.0 % [1.3, 98.7] |",
+    ]
+
+
+def test_the_committed_trials_are_those_of_the_page() -> None:
+    trials = [json.loads(line) for line in (ROOT / action_trials.KEPT).read_text(encoding="utf-8").splitlines()]
+    assert action_trials.table(trials) in (ROOT / "docs" / "validation.md").read_text(encoding="utf-8")

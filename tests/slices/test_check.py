@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 import textwrap
 from collections.abc import Callable
@@ -15,11 +16,18 @@ import torch
 from llama_workbench import ROOT
 from llama_workbench.cache import cache_directory
 from llama_workbench.harness.calls.source import parse
+from llama_workbench.harness.metrics.base import PassContext
+from llama_workbench.harness.slices.check import metric as check_metric
+from llama_workbench.harness.slices.check.metric import CheckHypothesis
+from llama_workbench.harness.store.folder import RunFolder
+from llama_workbench.harness.store.forms import ExactResult
 from llama_workbench.harness.worker import channel, model_gating, torch_verbs
 from llama_workbench.harness.worker.correctness import small_cases, small_geometries, small_weights
 from llama_workbench.harness.worker.state import Worker
 from llama_workbench.harness.worker.torch_verbs import MISTAKES, logits_with
+from tests.calls.test_readings import judged
 from tests.commands.test_cli import command, output
+from tests.runs import Quiet
 
 pytestmark = pytest.mark.usefixtures("warm")
 
@@ -314,3 +322,34 @@ def test_what_cannot_be_checked_is_told(tmp_path: Path, name: str, content: str 
     done = command("check", name, cwd=tmp_path)
     assert done.returncode == 2 and said in " ".join(done.stderr.split()), done
     assert "Traceback" not in done.stderr and not done.stdout
+
+
+def checked(tmp_path: Path, *checks: tuple[str, str]) -> list[ExactResult]:
+    """What the pass stores of checks of these names, and of these variants."""
+    folder = RunFolder.create(tmp_path / "run")
+    (folder.path / "log").mkdir()
+    context = PassContext(None, folder, Quiet(), tmp_path, 0)  # type: ignore[arg-type]
+    asked = [CheckHypothesis(metric="check", quantity=name, variant=variant) for name, variant in checks]
+    check_metric.METRIC.run(asked, context)
+    stored = check_metric.METRIC.read(folder)
+    return [stored["check", name, "", variant, ""] for name, variant in checks]
+
+
+def test_a_check_runs_in_a_process_of_its_own(tmp_path: Path) -> None:
+    name = "team008_cache_literal"
+    theirs, whole, missing = checked(
+        tmp_path, ("like-the-library", name), ("like-the-library-but-for-chunks", name), ("no-such-check", "")
+    )
+    assert (whole.count, whole.value) == (10, 100.0), whole
+    assert theirs.count == 16, theirs
+    assert theirs.value == 62.5 and theirs.detail.count("off by") == 6 and "chunk" in theirs.detail
+    assert math.isnan(missing.value) and "no-such-check" in missing.reason
+
+
+def test_a_case_that_fails_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    cases = [("one", True, ""), ("two", False, "off by 3")]
+    monkeypatch.setattr(check_metric, "run_check", lambda *args, **more: cases)
+    [found] = checked(tmp_path, ("q", ""))
+    assert found.value == 50 and found.detail == "two: off by 3"
+    verdict = judged(found, metric="check", quantity="q")
+    assert verdict.verdict == "refuted" and "two: off by 3" in verdict.effects[0].said

@@ -19,8 +19,8 @@ from llama_workbench.harness.slices.fleet.folder import FleetFolder
 from llama_workbench.harness.spec.regions import FAIL_IF, Condition
 from llama_workbench.harness.store.folder import RunFolder
 from tests import kills
-from tests.local_cluster import LocalCluster, another_version, measuring, on_one_core, raylet_of, until
 from tests.runs import code_by_intervals
+from tests.slices.local_cluster import LocalCluster, another_version, measuring, on_one_core, raylet_of, until
 
 pytestmark = pytest.mark.covers("harness/plugin", "harness/session", "harness/slices/fleet")
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import shutil
 import struct
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -21,6 +23,7 @@ from llama_workbench.datasets.tokenizer import TokenizerError, text_ids
 from llama_workbench.harness.slices.gguf import cases as gguf_checks
 from llama_workbench.harness.slices.gguf import checkpoint as gguf
 from llama_workbench.variants.config import LlamaConfig, RopeScaling
+from tests.datasets.test_foreign_files import TINY, _no_hang, no_file, refused  # noqa: F401
 
 GEOMETRIES = {geometry.name: geometry for geometry in gguf_checks.gguf_geometries()}
 
@@ -387,3 +390,97 @@ def test_factors_of_another_scaling_and_a_missing_file_are_named(cache: Path, tm
         load(file, cache=tmp_path)
     with pytest.raises(CheckpointError, match=r"nowhere\.gguf: cannot be read \(No such file"):
         load(tmp_path / "nowhere.gguf", cache=tmp_path)
+
+
+# --- what no loader wrote ---
+
+
+@pytest.fixture
+def mine(cache: Path, tmp_path: Path) -> Path:
+    whole = cache / "tiny.gguf"
+    if not whole.exists():
+        gguf_checks.write(synthesize(TINY, cache=cache), whole, cache=cache)
+    return Path(shutil.copy(whole, tmp_path / "mine.gguf"))
+
+
+@pytest.mark.parametrize("kind", ["named pipe", "device", "folder", "loop"])
+def test_what_is_no_plain_file_is_refused_before_it_is_read(kind: str, tmp_path: Path) -> None:
+    refused(tmp_path / "mine.gguf", tmp_path, re.escape(f"mine.gguf: {no_file(kind, tmp_path / 'mine.gguf')}"))
+
+
+def test_what_was_taken_from_a_gguf_file_is_said_in_the_same_line(mine: Path, cache: Path) -> None:
+    assert described(mine, cache=cache)[1] == described(synthesize(TINY, cache=cache), cache=cache)[1]
+
+
+@pytest.mark.parametrize("layers", [10**6, 2**32 - 1, 22])
+def test_a_gguf_file_with_millions_of_layers(layers: int, mine: Path, cache: Path, tmp_path: Path) -> None:
+    file = changed_file(mine, tmp_path / "changed.gguf", fields={"llama.block_count": layers})
+    said = r"llama\.block_count = \d+, expected less than or equal to 1000"
+    refused(file, cache, said if layers > 1000 else r"missing tensor model\.layers\.2\.")
+
+
+def with_key(file: Path, key: str, value: bytes) -> None:
+    """Put one more key in front of all others of a GGUF file; `value` begins with its kind."""
+    content = file.read_bytes()
+    keys = struct.unpack("<Q", content[16:24])[0]
+    added = struct.pack("<Q", len(key)) + key.encode() + value
+    added += bytes(-len(added) % 32) if value else b""
+    file.write_bytes(content[:16] + struct.pack("<Q", keys + 1) + added + content[24:])
+
+
+LIST = struct.pack("<I", 9)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        LIST + struct.pack("<IQ", 9, 10**6) + struct.pack("<IQ", 4, 0) * 10**6,  # a million lists without numbers
+        LIST + struct.pack("<IQ", 9, 1) * 5000 + struct.pack("<IQ", 4, 0),  # in one another
+        LIST + struct.pack("<IQ", 8, 10**12),  # more texts than there are bytes
+    ],
+    ids=["wide", "deep", "long"],
+)
+def test_a_gguf_file_with_a_list_that_cannot_be(value: bytes, mine: Path, cache: Path) -> None:
+    with_key(mine, "a", value)
+    refused(mine, cache, r"mine\.gguf: truncated, damaged or not GGUF \(")
+
+
+@pytest.mark.parametrize("at", [8, 16], ids=["tensors", "keys"])
+@pytest.mark.parametrize("count", [10**5, 2**63])
+def test_a_gguf_file_with_counts_beyond_its_size(at: int, count: int, mine: Path, cache: Path) -> None:
+    content = mine.read_bytes()
+    mine.write_bytes(content[:at] + struct.pack("<Q", count) + content[at + 8 :])
+    refused(mine, cache, r"mine\.gguf: truncated, damaged or not GGUF \(")
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "said"),
+    [
+        ("llama.attention.layer_norm_rms_epsilon", 1e24, r"_epsilon = .*e\+2., expected less than 1"),
+        ("llama.rope.freq_base", 1e24, r"freq_base = .*e\+2., expected less than or equal to 10{12}"),
+        ("llama.context_length", 2**32 - 1, r"context_length = 4294967295, expected less than or equal to 2147483647"),
+    ],
+)  # fmt: skip
+def test_a_number_out_of_all_bounds_in_a_gguf_file(key: str, value: Any, said: str, mine: Path, cache: Path) -> None:
+    part = GGUFReader(mine).fields[key].parts[-1]
+    content = mine.read_bytes()
+    field = GGUFReader(mine).fields[key]
+    start = field.offset + sum(each.nbytes for each in field.parts[:-1])
+    new = struct.pack("<f" if isinstance(value, float) else "<I", value)
+    mine.write_bytes(content[:start] + new + content[start + part.nbytes :])
+    refused(mine, cache, said)
+
+
+@pytest.mark.filterwarnings("error")
+def test_a_gguf_tensor_that_lies_around_the_end(mine: Path, cache: Path) -> None:
+    field = GGUFReader(mine).tensors[2].field
+    start = field.offset + sum(part.nbytes for part in field.parts[:-1])
+    content = mine.read_bytes()
+    mine.write_bytes(content[:start] + struct.pack("<Q", 2**64 - 512) + content[start + 8 :])
+    refused(mine, cache, r"truncated, damaged or not GGUF \(")
+
+
+def test_words_of_a_gguf_tokenizer_that_are_numbers(mine: Path, cache: Path, tmp_path: Path) -> None:
+    file = changed_file(mine, tmp_path / "changed.gguf", fields={"tokenizer.ggml.merges": [1, 2, 3]})
+    with pytest.raises(TokenizerError, match=r"changed\.gguf: no tokenizer comes of it \("):
+        text_ids(file, vocab_size=512, cache=cache)

@@ -22,6 +22,7 @@ from llama_workbench.cache import cache_directory
 from llama_workbench.datasets import geometries, workloads
 from llama_workbench.datasets.checkpoints import synthesize
 from llama_workbench.datasets.workloads import Workload
+from llama_workbench.harness.baselines.text import MARKER
 from llama_workbench.harness.calls import source
 from llama_workbench.harness.calls.called import Call
 from llama_workbench.harness.claims.model import Claim, ClaimError
@@ -59,6 +60,8 @@ from llama_workbench.harness.store.schema import manifest_of
 from llama_workbench.harness.store.tables import COLUMNS, no_rows
 from llama_workbench.harness.store.verdict_schema import Verdict
 from llama_workbench.variants import FUNCTION_REFERENCE
+from tests.action import PullRequest, Scratch
+from tests.commands.test_action import COVERS, GIVEN
 from tests.runs import Quiet, measurement_of
 
 OUTSIDE = ROOT / "tests" / "outside_variants.py"
@@ -530,3 +533,71 @@ def test_functions_are_counted_without_torch_where_they_use_none(tmp_path: Path,
 
 def test_outside_of_valgrind_nobody_takes_a_request() -> None:
     assert toggle_of_valgrind() is None
+
+
+@COVERS
+@pytest.mark.long
+@NEEDS_VALGRIND
+def test_five_percent_more_work_in_a_pull_request_fails(tmp_path: Path) -> None:
+    opened = PullRequest.opened(tmp_path, additions=2100)
+    done = opened.compare(**GIVEN)
+    if opened.outputs()["exit-code"] == "0":  # the time proves that it is not twice as slow, which is right too
+        done = opened.compare(**GIVEN | {"slower": "2", "budget": "20"})
+    assert done.returncode == 1, done.stdout + done.stderr
+    summary = opened.summary
+    assert "→ the working tree: 1 of 1 slower" in summary and summary.endswith(f"{MARKER}\n")
+    assert opened.outputs() == {"exit-code": "1", "summary": str(opened.temporary / "workbench" / "comparison.md")}
+    assert (opened.temporary / "summary.md").read_text().endswith(summary), (
+        "a summary of a job grows by each of its steps"
+    )
+
+
+WORK = """\
+def before(numbers):
+    return [sum(numbers) for _ in range(2000)][-1]
+
+
+def mine(numbers):
+    return [sum(numbers) for _ in range({additions})][-1]
+"""
+
+
+@pytest.mark.covers(".github", "harness/baselines", "harness/slices/instructions", "llama_workbench")
+@pytest.mark.long
+@NEEDS_VALGRIND
+def test_five_percent_more_work_is_caught_and_unchanged_code_passes(tmp_path: Path) -> None:
+    """Two real runs: the main branch, and a pull request that changes one of two functions.
+
+    Other tests compute beside them, now more and now less, so a few seconds of time decide nothing here. Functions are
+    counted in seconds where torch takes minutes.
+    """
+    scratch = Scratch(
+        tmp_path / "scratch",
+        "--compare work.py:before work.py:mine --call inputs.py:numbers --budget 2 --count-instructions --no-causes",
+    )
+
+    def write(additions: int) -> None:
+        scratch.folder.mkdir(exist_ok=True)
+        (scratch.folder / "work.py").write_text(WORK.format(additions=additions), encoding="utf-8")
+
+    write(2000)
+    inputs = (
+        "def numbers(seed):\n    return ([seed, *range(20)],)\n"  # counts compare only where these stay as they are
+    )
+    (scratch.folder / "inputs.py").write_text(inputs, encoding="utf-8")
+    settings = "[tool.llama-workbench.compare]\ntime = 100\ninstructions = 1\n"
+    (scratch.folder / "pyproject.toml").write_text(settings, encoding="utf-8")
+    scratch.must("Measure")
+    scratch.must("Keep this run as the new baseline")
+    write(2100)
+    scratch.must("Measure")
+    caught = scratch.run("Compare")
+    assert caught.returncode == 1, caught.stdout + caught.stderr
+    text = (scratch.folder / "comparison.md").read_text(encoding="utf-8")
+    assert text.startswith("### new against main: regression (1 regression, ") and text.endswith(f"{MARKER}\n")
+    assert (scratch.folder / "summary.md").read_text(encoding="utf-8") == text
+    assert "| mine | instructions |" in text.partition("<details>")[0]
+
+    (scratch.folder / "pyproject.toml").write_text(settings.replace("= 1\n", "= 6\n"), encoding="utf-8")
+    passed = scratch.run("Compare")
+    assert passed.returncode == 0 and "::warning::" not in passed.stdout, passed.stdout + passed.stderr

@@ -116,3 +116,39 @@ def test_what_cannot_be_asked_is_one_line(repository: Path, capsys: pytest.Captu
     assert said(capsys) == (2, "")
     code, out = said(capsys, "mine.py:gone", "--call", "bench.py:texts")
     assert (code, out) == (2, "")
+
+
+REMEMBERS = """\
+def words(text, known=[]):
+    if not known:
+        known.append(sorted(set(text.split())))
+    return known[0]
+"""
+
+BENCH_OF_WORK = """\
+def texts():
+    return " ".join(map(str, range(1000)))
+
+texts.flops = 1e8
+"""
+
+
+@pytest.mark.long
+def test_a_function_with_flops_is_refused(repository: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    Path("bench.py").write_text(BENCH_OF_WORK, encoding="utf-8")
+    answer = judged(capsys, 7, REMEMBERS, "--budget", "4")
+    [compared] = answer["comparisons"]
+    assert (compared["decision"], compared["cause"]) == ("refused", "beyond roof")
+    assert "faster than this machine can be: reports" in compared["reason"]
+    with pytest.raises(SystemExit) as ended:
+        main(["compare-revisions", "HEAD", ".", "mine.py:words", "--call", "bench.py:texts", "--budget=4", "--json"])
+    [row] = json.loads(capsys.readouterr().out)["rows"]
+    assert (ended.value.code, row["verdict"], row["cause"]) == (7, "refused", "beyond roof"), row["reason"]
+
+
+def test_judge_change_is_strict(repository: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    change = (
+        "import subprocess\n\ndef words(text):\n    subprocess.run(['true'])\n    return sorted(set(text.split()))\n"
+    )
+    answer = judged(capsys, 7, change, "--budget", "5")
+    assert answer["decision"] == "refused" and "--strict or judge-change" in json.dumps(answer)

@@ -52,6 +52,12 @@ from llama_workbench.variants.memory_policy import (
 )
 from llama_workbench.variants.presets import CANDLE, presets
 from tests.runs import Quiet, measurement_of
+from tests.variants.test_compiled import (  # noqa: F401
+    GROUPED,
+    _what_the_compiler_leaves_slows_nobody,
+    captured_only,
+    needs_compiler,
+)
 
 pytestmark = pytest.mark.usefixtures("warm")
 
@@ -452,3 +458,21 @@ def test_findings_say_where_the_bytes_are_not_the_computed_ones_and_want_all_len
     record["reason"] = "memory gets short: 8 of 16 different lengths served"
     values = {finding.subject[1]: finding for finding in memory_results([record])}
     assert math.isnan(values["masks_of_weights"].value) and "8 of 16 different" in values["masks_of_weights"].reason
+
+
+@pytest.mark.long
+@pytest.mark.covers("variants", "harness/slices/memory", "harness/worker")
+@pytest.mark.parametrize("name", [pytest.param("fast", marks=needs_compiler), "transformers_static"])
+def test_what_is_compiled_holds_what_the_policy_says(name: str, request: pytest.FixtureRequest) -> None:
+    """With a cache of ours, and with the library's."""
+    if name != "fast":
+        request.getfixturevalue("captured_only")
+    config = replace(GROUPED.config, num_hidden_layers=1)  # each layer takes as long to capture
+    geometry = replace(GROUPED, name="tiny-gqa-of-one-layer", config=config)
+    workload = workloads.get("prefill-tiny-t16").model_copy(update={"geometry": geometry.name})
+    worker = Worker({"process": 0, "added": {}, "cache": str(cache_directory()), "threads": 1})
+    open_workload(worker, workload.model_dump(), str(synthesize(geometry, cache=cache_directory())), 0)
+    with torch.inference_mode():
+        found = memory_held(worker, workload.name, f"{name}_compiled")
+    assert [len(step["lengths"]) for step in found["steps"]] == [0, 1, 2, 4, 8, 16]
+    assert [disagreement(step) for step in found["steps"]] == [""] * 6

@@ -298,3 +298,53 @@ def test_damage_to_a_file_of_ones_own_is_told(tree: Tree, tmp_path: Path, old: s
 def test_a_variant_is_a_file_anywhere(tree: Tree) -> None:
     done = tree.workbench("check", "mine.py:mine")
     assert done.returncode == 0 and "are right" in done.stdout, done.stdout + done.stderr
+
+
+TOYS = """
+    loud: int = single("loud", "a toy", metavar="N", typed=int, default=0, usual=0, sent=True)
+    quiet: bool = flag("quiet", "another", sent=True, again="Be quiet again.")
+"""
+
+
+PROGRAM = """
+import importlib.util, json, sys
+name = "llama_workbench.harness.plan.options"
+import llama_workbench.harness.plan
+spec = importlib.util.spec_from_file_location(name, sys.argv[1])
+options = sys.modules[name] = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(options)
+
+import pytest
+from typer.testing import CliRunner
+from llama_workbench.commands.app import build
+from llama_workbench.harness.plugin import plugin
+from llama_workbench.harness.slices.fleet.session import typed_again
+
+parser = pytest.Parser(_ispytest=True)
+plugin.pytest_addoption(parser)
+line = vars(parser.parse(["--workbench-loud", "3", "--workbench-quiet"]))
+made = options.typed(options.Options, {key.removeprefix("workbench_"): value for key, value in line.items()})
+words = [word.replace("--", "--workbench-", 1) for word in typed_again(made)]
+sent = {key.removeprefix("workbench_"): value for key, value in vars(parser.parse(words)).items()}
+arrived = options.typed(options.Options, sent)
+again = options.going_on(options.Options(), options.received(options.Options, options.kept(made)))
+print(json.dumps({
+    "typed": [made.loud, made.quiet], "arrived": [arrived.loud, arrived.quiet], "again": [again.loud, again.quiet],
+    "help": CliRunner().invoke(build(), ["resume", "--help"], env={"COLUMNS": "200"}).output,
+}))
+"""
+
+
+def test_a_new_option_is_one_line(tmp_path: Path) -> None:
+    """It is read from the command line, sent to a node, and kept by a run that goes on, or may be given again."""
+    source = (ROOT / "harness/plan/options.py").read_text("utf-8")
+    place = "    gates_only: bool = False\n"
+    assert source.count(place) == 1
+    (tmp_path / "options.py").write_text(source.replace(place, TOYS + place), encoding="utf-8")
+    command = [sys.executable, "-c", PROGRAM, str(tmp_path / "options.py")]
+    result = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120, cwd=ROOT)
+    assert result.returncode == 0, result.stderr
+    found = json.loads(result.stdout)
+    assert found["typed"] == found["arrived"] == [3, True]
+    assert found["again"] == [3, False], "what may be given again is not kept"
+    assert "Be quiet again." in found["help"] and "--quiet" in found["help"] and "--loud" not in found["help"]

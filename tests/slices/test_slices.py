@@ -108,9 +108,22 @@ def test_nothing_outside_a_slice_names_it(name: str, whole_tree: Path, tmp_path:
         assert {*left} == {*all_names} - own
 
 
+@pytest.mark.covers("harness/slices", "tests", "studies")
+@pytest.mark.long
+def test_without_all_of_them_the_tests_of_the_core_are_collected(tmp_path: Path) -> None:
+    tree = tree_without(tmp_path / "tree", SLICES)
+    for name in ("tests", "studies", "docs", "results"):
+        shutil.copytree(ROOT / name, tree / name, ignore=shutil.ignore_patterns("__pycache__", "slices", "*.parquet"))
+    shutil.copy(ROOT / "conftest.py", tree)
+    collected = python(tree, tree, "-m", "pytest", "--collect-only", "-qq", "-p", "no:cacheprovider")
+    assert "tests/measure/test_measure.py: " in collected and "tests/slices" not in collected
+
+
 @pytest.mark.covers("harness/slices", "harness/plugin", "dashboard", "llama_workbench")
 @pytest.mark.long
-def test_without_all_of_them_a_comparison_is_measured_and_shown_and_every_page_opens(tmp_path: Path) -> None:
+def test_without_all_of_them_a_comparison_is_measured_and_shown_and_every_page_opens(
+    tmp_path: Path,
+) -> None:
     tree = tree_without(tmp_path / "tree", SLICES)
     mine = tmp_path / "mine"
     mine.mkdir()

@@ -15,14 +15,10 @@ import pytest
 import torch
 
 from llama_workbench import ROOT, variants
-from llama_workbench.cache import cache_directory
-from llama_workbench.datasets import geometries, workloads
-from llama_workbench.datasets.checkpoints import synthesize
+from llama_workbench.datasets import geometries
 from llama_workbench.harness.claims.reading import load_claims
 from llama_workbench.harness.plan.experiments import make_plan
 from llama_workbench.harness.plan.options import PlanError, Request
-from llama_workbench.harness.slices.memory.metric import disagreement
-from llama_workbench.harness.slices.memory.worker import memory_held
 from llama_workbench.harness.worker.correctness import (
     SMALL_LENGTH,
     TOLERANCES,
@@ -33,11 +29,9 @@ from llama_workbench.harness.worker.correctness import (
     small_weights,
     trace,
 )
-from llama_workbench.harness.worker.state import Worker
-from llama_workbench.harness.worker.torch_verbs import open_workload
 from llama_workbench.variants import compiling
 
-pytestmark = pytest.mark.covers("variants", "harness/slices/memory", "harness/worker")
+pytestmark = pytest.mark.covers("variants", "harness/worker")
 
 needs_compiler = pytest.mark.skipif(compiling.missing() is not None, reason=f"torch.compile {compiling.missing()}")
 
@@ -113,20 +107,6 @@ def test_compiled_is_the_same_model_and_is_compiled_once(name: str) -> None:
         assert torch._dynamo.utils.counters["stats"]["unique_graphs"] == graphs > 0
     with pytest.raises(RuntimeError, match="dispatch mode"):  # a trace would run it eagerly; it says so instead
         trace(lambda: variants.get(f"{name}_compiled").build(config, weights, max_length=16).forward(tokens, 0))
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("name", ["fast", "transformers_static"], indirect=True)  # a cache of ours, and the library's
-def test_what_is_compiled_holds_what_the_policy_says(name: str) -> None:
-    config = replace(GROUPED.config, num_hidden_layers=1)  # each layer takes as long to capture
-    geometry = replace(GROUPED, name="tiny-gqa-of-one-layer", config=config)
-    workload = workloads.get("prefill-tiny-t16").model_copy(update={"geometry": geometry.name})
-    worker = Worker({"process": 0, "added": {}, "cache": str(cache_directory()), "threads": 1})
-    open_workload(worker, workload.model_dump(), str(synthesize(geometry, cache=cache_directory())), 0)
-    with torch.inference_mode():
-        found = memory_held(worker, workload.name, f"{name}_compiled")
-    assert [len(step["lengths"]) for step in found["steps"]] == [0, 1, 2, 4, 8, 16]
-    assert [disagreement(step) for step in found["steps"]] == [""] * 6
 
 
 def test_without_a_compiler_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch, tmp_path) -> None:
