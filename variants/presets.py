@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from importlib import import_module
 from importlib.util import find_spec
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from .config import LlamaConfig
@@ -78,7 +79,7 @@ class Variant:
 
 
 @dataclass(frozen=True)
-class _Lazy:
+class Lazy:
     """`build` of a module, imported when it is called (torch takes a second to import)."""
 
     module: str
@@ -90,16 +91,16 @@ class _Lazy:
 
 def _ours(name: str, settings: Settings, description: str, source: str, **more: Any) -> Variant:
     module = ".modular.model" if settings.layout == "modular" else ".single_file"
-    build = _Lazy(module, {"settings": settings})
+    build = Lazy(module, {"settings": settings})
     if settings.granularity == "inline":
-        build = _Lazy(".inline", {"boundary": settings.boundary})
+        build = Lazy(".inline", {"boundary": settings.boundary})
     return Variant(name, build, description, source, settings.factors(), settings, memory=policy_of(settings), **more)
 
 
 def _plain(name: str, module: str, memory: Policy, description: str, source: str, **options: Any) -> Variant:
     """Code of torch's that no settings describe."""
     more: Any = {"compiled": bool(options.get("compiled")), "cache_rounding": memory.rounding}
-    return Variant(name, _Lazy(module, options), description, source, memory=memory, **more)
+    return Variant(name, Lazy(module, options), description, source, memory=memory, **more)
 
 
 _BEFORE = Settings()
@@ -109,15 +110,15 @@ _PROPOSAL = replace(_HYBRID, layout="single_file")
 _INTEGRATED = replace(_PROPOSAL, boundary="within")
 _PLANNED = replace(_INTEGRATED, mask_application="masked_fill")
 _CANDLE = replace(_PROPOSAL, mask_application="masked_fill", kv="cat", boundary="within", softmax="fused")
-_WORKER, _CANDLE_RS = "the Rust/Candle worker of the dispute", "candle models/llama.rs"
+WORKER, CANDLE_RS = "the Rust/Candle worker of the dispute", "candle models/llama.rs"
 
 # The ladder: each preset changes one axis of the one before (the last changes several, as Candle does).
 _HISTORY = (
     _ours("team003", replace(_BEFORE, rope="gathered"),
           "the layered worker with its oldest RoPE, which gathers columns; its scores, masks and softmax, which came "
-          "later, are those of team006_before", _WORKER),
-    _ours("team006_before", _BEFORE, "the layered worker: a fresh mask per layer and call, zeros at decode", _WORKER),
-    _ours("team006_after", _AFTER, "the same with a dict of masks in each Attention", _WORKER),
+          "later, are those of team006_before", WORKER),
+    _ours("team006_before", _BEFORE, "the layered worker: a fresh mask per layer and call, zeros at decode", WORKER),
+    _ours("team006_after", _AFTER, "the same with a dict of masks in each Attention", WORKER),
     _ours("team005_hybrid", _HYBRID, "layered files, but one Cache for KV, RoPE tables and masks by (T, kv)",
           "TEAM-005's analysis, its short-term step; never written"),
     _ours("team005_proposal", _PROPOSAL, "team005_hybrid in a single file: the layout alone of TEAM-005's rewrite",
@@ -127,11 +128,11 @@ _HISTORY = (
     _ours("team005_planned", _PLANNED, "TEAM-005's rewrite as planned: one file, one Cache, heads first once, boolean "
           "masks; RoPE in one pass stands for the library's `rope`", "TEAM-005's refactor plan; never written"),
     _ours("candle", _CANDLE, "Candle's Llama: single file, cat KV; RoPE in one pass stands for its fused one",
-          _CANDLE_RS),
+          CANDLE_RS),
 )  # fmt: skip
 
 _COMPILED = tuple(
-    Variant(f"{name}_compiled", _Lazy(".compiled", {"settings": settings}), f"{name} through torch.compile, whole",
+    Variant(f"{name}_compiled", Lazy(".compiled", {"settings": settings}), f"{name} through torch.compile, whole",
             "this project", compiled=True, memory=policy_of(settings))
     for name, settings in (("team006_after", _AFTER), ("team005_planned", _PLANNED))
 )  # fmt: skip
@@ -141,21 +142,21 @@ _NO_MASK_LATER = "its rule masks nothing where a prompt goes on after earlier to
 _TO_THE_LETTER = (
     _ours("team006_before_literal", replace(_BEFORE, mask="fresh_or_zeros"),
           "team006_before by its own rule: zeros are made and added in later chunks of a prompt too",
-          _WORKER, no_chunks=_NO_MASK_LATER),
+          WORKER, no_chunks=_NO_MASK_LATER),
     _ours("team006_after_literal", replace(_BEFORE, mask="per_layer_by_length"),
           "team006_after by its own rule: a dict by T in each Attention, and no mask where T differs from the keys",
-          _WORKER, no_chunks=_NO_MASK_LATER),
+          WORKER, no_chunks=_NO_MASK_LATER),
     _ours("team008_cache_literal", replace(_HYBRID, mask="per_model_by_length"),
           "TEAM-008's unified cache by its own rule: masks by T, and none where T differs from the keys",
           "TEAM-008's migration plan; deleted before it was committed", no_chunks=_NO_MASK_LATER),
 )  # fmt: skip
 
 _AS_WRITTEN = (
-    Variant("team006_after_in_out", _Lazy(".as_written", {"settings": _AFTER, "part": "in_out"}),
-            "team006_after with its Q, K and V weights as [in, out], as the worker had them", _WORKER,
+    Variant("team006_after_in_out", Lazy(".as_written", {"settings": _AFTER, "part": "in_out"}),
+            "team006_after with its Q, K and V weights as [in, out], as the worker had them", WORKER,
             memory=replace(policy_of(_AFTER), repacked="qkv")),
-    Variant("team008_last", _Lazy(".as_written", {"settings": _BEFORE, "part": "inline"}),
-            "TEAM-008's last state, its mask mended: makes RoPE's tables at every call, masks at every prompt", _WORKER,
+    Variant("team008_last", Lazy(".as_written", {"settings": _BEFORE, "part": "inline"}),
+            "TEAM-008's last state, its mask mended: makes RoPE's tables at every call, masks at every prompt", WORKER,
             memory=replace(policy_of(_BEFORE), rope="inline")),
 )  # fmt: skip
 
@@ -174,7 +175,7 @@ _STEPS = (
           "candle_nn::ops::softmax_last_dim"),
     _ours("modular_kv_cat", replace(_AFTER, kv="cat"),
           "team006_after with a KV cache that grows by concatenation (axis F alone)",
-          f"{_CANDLE_RS}, transformers DynamicCache"),
+          f"{CANDLE_RS}, transformers DynamicCache"),
     _ours("single_file_inline", replace(_PROPOSAL, granularity="inline"),
           "team005_proposal as one function without module calls (axis B alone)", "llama2.c in spirit"),
 )  # fmt: skip
@@ -248,18 +249,18 @@ def _ladder() -> Iterator[Variant]:
     for name, step, memory, description in _LADDER_STEPS:
         taken |= {step: True} if step else {}
         factors = {} if taken else replace(_AFTER, granularity="inline").factors()
-        part = _Lazy(".ladder_components") if step == "transposed" else None
+        part = Lazy(".ladder_components") if step == "transposed" else None
         yield Variant(
-            name, _Lazy(".ladder", dict(taken)), description, "this project", factors, memory=memory, component=part
+            name, Lazy(".ladder", dict(taken)), description, "this project", factors, memory=memory, component=part
         )
 
 
 _ONE_KERNEL = {"heads_first": True, "one_kernel": True}
 _OFF_THE_LADDER = (
-    Variant("sdpa_explicit_mask", _Lazy(".ladder", {**_ONE_KERNEL, "explicit_mask": True}),
+    Variant("sdpa_explicit_mask", Lazy(".ladder", {**_ONE_KERNEL, "explicit_mask": True}),
             "ladder_one_kernel with a cached mask handed to SDPA, which could be told is_causal", "many models' code",
             memory=Policy(mask="per_model", kv="preallocated", rope="half", repacked="none")),
-    Variant("sdpa_repeated_heads", _Lazy(".ladder", {**_ONE_KERNEL, "repeated": True}),
+    Variant("sdpa_repeated_heads", Lazy(".ladder", {**_ONE_KERNEL, "repeated": True}),
             "ladder_one_kernel with keys and values repeated for grouped queries, which SDPA can group itself",
             "transformers' repeat_kv",
             memory=Policy(mask="none", kv="preallocated", rope="half", repacked="none")),
@@ -278,13 +279,13 @@ _OTHERS = (
     _plain("transformers_static", ".library", replace(_DYNAMIC, kv="static", counters=True),
            "the library's LlamaForCausalLM, SDPA, static cache of exactly the workload's length", _LIBRARY,
            attention="sdpa", static=True),
-    Variant("transformers_static_compiled", _Lazy(".library_compiled", {"attention": "sdpa", "static": True}),
+    Variant("transformers_static_compiled", Lazy(".library_compiled", {"attention": "sdpa", "static": True}),
             "transformers_static through torch.compile, as its documentation has it", _LIBRARY, compiled=True,
             memory=replace(_DYNAMIC, kv="static", counters=True)),
     _plain("fast", ".fast", _FAST, "our best eager code: fused projections, transposed weights, SDPA, KV in place",
            "gpt-fast's recipe, litgpt's sliced KV"),
     _plain("fast_compiled", ".fast", _FAST, "our best code, compiled by torch.compile", "this project", compiled=True),
-    Variant("fast_rows_compiled", _Lazy(".fast_rows"),
+    Variant("fast_rows_compiled", Lazy(".fast_rows"),
             "fast_compiled with weights [out, in], whose products with one token the compiler writes itself",
             "this project", compiled=True, memory=replace(_FAST, repacked="joined")),
     _plain("fast_in_place", ".caches", _FAST,
@@ -313,62 +314,18 @@ _OTHERS = (
            "frozen code that saved runs are compared by; never edited", "this project"),
 )  # fmt: skip
 
-_FRESH = {"fresh_masks": True}
-CANDLE = Engine({"candle": "candle-nn"})
-LLAMA_CPP = Engine({"llama_cpp": "llama-cpp-python", "gguf": "gguf"})
-
-
-def _on_candle(
-    name: str, description: str, source: str, *, file: str = "candle_layers.model", **options: Any
-) -> Variant:
-    parts = _Lazy(".engines.candle_components", _FRESH if name == "candle_worker" else {})
-    has_parts = name in ("candle_worker", "candle_worker_masks")
-    build = _Lazy(f".engines.{file}", options)
-    return Variant(name, build, description, source, engine=CANDLE, component=parts if has_parts else None)
-
-
-# The dispute's own designs on the kernels that it was about. Each changes one thing of the one before it.
-_THEIR_KERNELS = (
-    _on_candle("candle_worker", "the worker before, on Candle's kernels: many files, a fresh mask per layer and call, "
-               "zeros at decode", _WORKER),
-    _on_candle("candle_worker_masks", "candle_worker with a dict of masks in each Attention", _WORKER,
-               masks="per_layer"),
-    _on_candle("candle_many_caches", "candle_worker_masks with one dict of masks for all layers", "this project, to "
-               "isolate ownership", masks="per_model"),
-    _on_candle("candle_many_files", "candle_many_caches with one Cache for KV, RoPE tables and masks by (T, kv)",
-               "TEAM-005's analysis, its short-term step; never written", cache="unified"),
-    _on_candle("candle_one_file", "candle_many_files in a single file", "TEAM-005's analysis", file="candle_one_file"),
-    _on_candle("candle_rewrite_added", "candle_one_file with heads first once and RoPE inside attention: no copies "
-               "there and back", "TEAM-005's analysis: an integrated pipeline", file="candle_one_file",
-               integrated=True),
-    _on_candle("candle_rewrite", "candle_rewrite_added with boolean masks: the rewrite as planned, on Candle's kernels",
-               "TEAM-005's refactor plan; never written", file="candle_one_file", integrated=True, boolean=True),
-    _on_candle("candle_worker_last", "candle_worker without zeros at decode, and with RoPE's angles computed in each "
-               "layer and call; its masks are right, which theirs no longer were", "TEAM-008's last state",
-               masks="prompts", inline_angles=True),
-)  # fmt: skip
-
-# Other people's engines on the same checkpoint: context for the numbers, not evidence on architecture.
-_ENGINES = (
-    Variant("candle_engine", _Lazy(".engines.candle"),
-            "Candle's Llama on Candle's own kernels, called from Python", f"the candle-nn wheel; {_CANDLE_RS}",
-            engine=CANDLE, component=_Lazy(".engines.candle_components")),
-    Variant("candle_engine_fresh", _Lazy(".engines.candle", _FRESH),
-            "the same with a mask made by each layer at each call, as the worker did before",
-            f"the candle-nn wheel; {_WORKER}",
-            engine=CANDLE, component=_Lazy(".engines.candle_components", _FRESH)),
-    *_THEIR_KERNELS,
-    Variant("llama_cpp", _Lazy(".engines.llama_cpp"), "llama.cpp in float32, through its C interface",
-            "llama-cpp-python", engine=LLAMA_CPP),
-)  # fmt: skip
-
-
 USUAL_BASELINE, USUAL_COPY, MODULAR = "team006_before", "team005_proposal", "team005_hybrid"
 """What a variant is compared with where nobody says with what; of what a copy rides along where it is there; and what
 stands for our modular code where something is checked on it."""
 
 GENERATING = ("team006_before", "team006_after", "team005_hybrid", "team005_proposal", "candle", "fast")
 """Those whose generation is checked token by token."""
+
+
+def _of_folders() -> Iterator[Variant]:
+    """Those of folders beside this file that can be taken away: PRESETS of their `presets.py`."""
+    for path in sorted(Path(__file__).parent.glob("*/presets.py")):
+        yield from import_module(f".{path.parent.name}.presets", __package__).PRESETS
 
 
 @lru_cache
@@ -387,6 +344,6 @@ def presets() -> Mapping[str, Variant]:
             *_ladder(),
             *_OFF_THE_LADDER,
             *_OTHERS,
-            *_ENGINES,
+            *_of_folders(),
         )
     }

@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-import torch
 
 from llama_workbench import ROOT
 from llama_workbench.cache import CacheError, cache_directory, unwritable
@@ -22,8 +21,6 @@ from llama_workbench.datasets.checkpoints import load, synthesize
 from llama_workbench.datasets.tokenizer import train
 from llama_workbench.harness.plan.options import Options, Request
 from llama_workbench.harness.session.run import Run, plan_run
-from llama_workbench.variants.engines.files import EngineError
-from llama_workbench.variants.engines.files import folder as engine_folder
 from tests.runs import code_by_intervals
 
 if TYPE_CHECKING:
@@ -181,11 +178,3 @@ def test_what_needs_it_fails_before_anything_is_measured(
         measured(tmp_path / "run", request_)
     manifest = json.loads((tmp_path / "run" / "run.json").read_text())
     assert (manifest["status"], manifest["experiments"]) == ("failed", [])
-
-
-def test_an_engine_that_cannot_have_its_file_says_where(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "file").touch()
-    monkeypatch.setenv("WORKBENCH_CACHE", str(tmp_path / "file"))
-    config = geometries.get("tiny").config
-    with pytest.raises(EngineError, match=rf"file/engines: the engine's weights cannot be written \(.*\); {FIX}"):
-        engine_folder("none-1", config, {"a": torch.ones(3)}, lambda path: None)

@@ -20,6 +20,9 @@ PACKAGES = ("variants", "datasets", "harness", "dashboard")
 SLICES = sorted(path.parent.name for path in (REPOSITORY / "harness" / "slices").glob("*/__init__.py"))
 """May import all else; nothing else imports them by name (see `harness.slices`)."""
 
+AWAY, ENGINES = ("slices", "engines"), "llama_workbench.variants.engines"
+"""Folders of tests that go with what they test; and what no other code names."""
+
 # Each package imports from itself and from those above it only. Names are those below `llama_workbench`.
 ORDER = (
     "harness.slices",
@@ -198,9 +201,16 @@ def test_the_packages_go_by_their_one_import_name() -> None:
 
 def test_tests_of_the_core_name_no_slice() -> None:
     """A slice goes with its tests in `tests/slices`, and all others are collected as before."""
-    tests = [path for path in sources("tests") if path.name.startswith("test_") and path.parent.name != "slices"]
+    tests = [path for path in sources("tests") if path.name.startswith("test_") and path.parent.name not in AWAY]
     named = helpers(REPOSITORY / "conftest.py", *tests)
-    assert not offences(sorted(named), {"tests.slices", *(f"llama_workbench.harness.slices.{name}" for name in SLICES)})
+    slices = {"tests.slices", *(f"llama_workbench.harness.slices.{name}" for name in SLICES)}
+    assert not offences(sorted(named), slices | {"tests.engines", ENGINES})
+
+
+def test_engines_are_named_by_nobody_else() -> None:
+    """`variants/engines` can be taken away, with its tests in `tests/engines`."""
+    paths = sources(*PACKAGES, "llama_workbench")
+    assert not offences([path for path in paths if not within(module_name(path), {ENGINES})], {ENGINES})
 
 
 @pytest.mark.parametrize("package", PURE)

@@ -50,7 +50,7 @@ from llama_workbench.variants.memory_policy import (
     forwards,
     served_lengths,
 )
-from llama_workbench.variants.presets import CANDLE, presets
+from llama_workbench.variants.presets import Engine, presets
 from tests.runs import Quiet, measurement_of
 from tests.variants.test_compiled import (  # noqa: F401
     GROUPED,
@@ -370,7 +370,7 @@ def test_it_stops_before_memory_runs_out(tiny: Worker, monkeypatch: pytest.Monke
 def test_no_bytes_are_claimed_of_tensors_that_are_not_torchs(tiny: Worker, monkeypatch: pytest.MonkeyPatch) -> None:
     """An engine caches masks as well; that torch sees none of them is no finding."""
     monkeypatch.setattr(
-        memory_worker, "model_variant", lambda worker, name: replace(variants.get("fast"), engine=CANDLE)
+        memory_worker, "model_variant", lambda worker, name: replace(variants.get("fast"), engine=Engine({}))
     )
     with pytest.raises(WorkerError, match="nobody counts them"):
         memory_held(tiny, T16, "candle_engine")

@@ -43,14 +43,18 @@ for run in runs:
 """
 
 
-def tree_without(path: Path, slices: list[str]) -> Path:
-    """A copy of the tree without these slices."""
+def tree_without(path: Path, *taken_away: str) -> Path:
+    """A copy of the tree without these folders."""
     for name in OURS:
         shutil.copytree(ROOT / name, path / name, ignore=shutil.ignore_patterns("__pycache__"))
-    for name in slices:
-        shutil.rmtree(path / "harness" / "slices" / name)
+    for name in taken_away:
+        shutil.rmtree(path / name)
     shutil.copy(ROOT / "pyproject.toml", path)
     return path
+
+
+CORE = ("variants/engines", *(f"harness/slices/{name}" for name in SLICES))
+"""What the core is without."""
 
 
 def python(tree: Path, cwd: Path, *words: object, code: int = 0) -> str:
@@ -88,7 +92,7 @@ print(json.dumps([[*verbs()], names(), [claim.id for claim in load_folder(SHIPPE
 @pytest.fixture(scope="module")
 def whole_tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A copy of the tree with all slices in it."""
-    return tree_without(tmp_path_factory.mktemp("whole") / "tree", [])
+    return tree_without(tmp_path_factory.mktemp("whole") / "tree")
 
 
 @pytest.mark.parametrize("name", SLICES)
@@ -111,12 +115,18 @@ def test_nothing_outside_a_slice_names_it(name: str, whole_tree: Path, tmp_path:
 @pytest.mark.covers("harness/slices", "tests", "studies")
 @pytest.mark.long
 def test_without_all_of_them_the_tests_of_the_core_are_collected(tmp_path: Path) -> None:
-    tree = tree_without(tmp_path / "tree", SLICES)
+    tree = tree_without(tmp_path / "tree", *CORE)
     for name in ("tests", "studies", "docs", "results"):
-        shutil.copytree(ROOT / name, tree / name, ignore=shutil.ignore_patterns("__pycache__", "slices", "*.parquet"))
+        shutil.copytree(
+            ROOT / name, tree / name, ignore=shutil.ignore_patterns("__pycache__", "slices", "engines", "*.parquet")
+        )
     shutil.copy(ROOT / "conftest.py", tree)
     collected = python(tree, tree, "-m", "pytest", "--collect-only", "-qq", "-p", "no:cacheprovider")
-    assert "tests/measure/test_measure.py: " in collected and "tests/slices" not in collected
+    assert (
+        "tests/measure/test_measure.py: " in collected
+        and "tests/slices" not in collected
+        and "tests/engines" not in collected
+    )
 
 
 @pytest.mark.covers("harness/slices", "harness/plugin", "dashboard", "llama_workbench")
@@ -124,7 +134,7 @@ def test_without_all_of_them_the_tests_of_the_core_are_collected(tmp_path: Path)
 def test_without_all_of_them_a_comparison_is_measured_and_shown_and_every_page_opens(
     tmp_path: Path,
 ) -> None:
-    tree = tree_without(tmp_path / "tree", SLICES)
+    tree = tree_without(tmp_path / "tree", *CORE)
     mine = tmp_path / "mine"
     mine.mkdir()
     for name, text in FILES.items():

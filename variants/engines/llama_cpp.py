@@ -18,8 +18,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from .. import gguf_file
 from ..config import LlamaConfig
-from . import files, gguf_file
+from . import files
 from .files import EngineError
 
 F32 = 0  # ggml_type

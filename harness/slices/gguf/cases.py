@@ -16,8 +16,8 @@ from gguf import GGUFWriter, TokenType
 
 from llama_workbench.datasets import checkpoints, geometries, tokenizer
 from llama_workbench.datasets.geometries import Geometry
+from llama_workbench.variants import gguf_file
 from llama_workbench.variants.config import RopeScaling
-from llama_workbench.variants.engines import gguf_file
 
 Case = tuple[str, bool, str]
 

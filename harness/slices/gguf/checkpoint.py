@@ -24,7 +24,7 @@ from llama_workbench.datasets.checkpoints import AGAIN, NO_VARIANT, Source, Stor
 from llama_workbench.datasets.files import faults, short, shortened
 from llama_workbench.datasets.geometries import Shape, fail, stored_shapes
 from llama_workbench.variants.config import LlamaConfig, RopeScaling
-from llama_workbench.variants.engines.gguf_file import ARCHITECTURE, NAMES, ROPE_FACTORS, rope_factors, tensor_names
+from llama_workbench.variants.gguf_file import ARCHITECTURE, NAMES, ROPE_FACTORS, rope_factors, tensor_names
 
 META_CONTEXT = 8192
 """Of Meta's models before their RoPE was scaled; llama.cpp's converter does not write it."""

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 import torch
 
 from llama_workbench import variants
+from llama_workbench.cache import FIX
 from llama_workbench.datasets import geometries, workloads
 from llama_workbench.harness.claims import reading
 from llama_workbench.harness.claims.reading import check_claim
@@ -22,8 +25,11 @@ from llama_workbench.harness.worker.correctness import (
 )
 from llama_workbench.variants import components
 from llama_workbench.variants.engines import files
+from llama_workbench.variants.engines.files import EngineError
+from llama_workbench.variants.engines.files import folder as engine_folder
+from llama_workbench.variants.engines.presets import LLAMA_CPP
 from llama_workbench.variants.phase_map import DENOMINATORS
-from llama_workbench.variants.presets import LLAMA_CPP, Engine
+from llama_workbench.variants.presets import Engine
 from tests.measure.test_measure import run
 from tests.runs import a_claim
 
@@ -179,3 +185,11 @@ def test_candle_makes_a_mask_anew_or_looks_it_up_as_the_variant_says() -> None:
     assert kept("candle_engine", "mask-get")
     assert not kept("candle_engine_fresh", "mask-get")
     assert not kept("candle_engine", "mask-create")
+
+
+def test_an_engine_that_cannot_have_its_file_says_where(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("WORKBENCH_CACHE", str(tmp_path / "file"))
+    config = geometries.get("tiny").config
+    with pytest.raises(EngineError, match=rf"file/engines: the engine's weights cannot be written \(.*\); {FIX}"):
+        engine_folder("none-1", config, {"a": torch.ones(3)}, lambda path: None)

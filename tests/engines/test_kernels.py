@@ -22,7 +22,7 @@ from llama_workbench.harness.plan.options import Request
 from llama_workbench.harness.worker.correctness import SMALL_LENGTH, small_gate, small_geometries, small_weights
 from llama_workbench.variants import compiling, outside
 from llama_workbench.variants.presets import Engine
-from tests.variants.test_engines import needs, reference
+from tests.engines.test_engines import needs, reference
 
 KERNELS = [claim for claim in load_claims(ROOT / "claims") if claim.id.startswith("kernels-")]
 NAMES = [

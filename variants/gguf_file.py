@@ -11,7 +11,7 @@ import numpy as np
 from gguf import MODEL_ARCH, GGUFWriter, Keys, get_tensor_name_map
 from numpy.typing import NDArray
 
-from ..config import LlamaConfig, RopeScaling
+from .config import LlamaConfig, RopeScaling
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -79,7 +79,7 @@ def write(
     and k_proj are in another order within each head. Llama-3 scaling is a tensor of factors instead of four numbers."""
     import torch
 
-    from ..modular.linear import interleave_rows
+    from .modular.linear import interleave_rows
 
     writer = GGUFWriter(path, ARCHITECTURE)
     describe(writer)
