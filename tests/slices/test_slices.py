@@ -116,17 +116,13 @@ def test_nothing_outside_a_slice_names_it(name: str, whole_tree: Path, tmp_path:
 @pytest.mark.long
 def test_without_all_of_them_the_tests_of_the_core_are_collected(tmp_path: Path) -> None:
     tree = tree_without(tmp_path / "tree", *CORE)
+    left_out = shutil.ignore_patterns("__pycache__", "slices", "engines", "*.parquet")
     for name in ("tests", "studies", "docs", "results"):
-        shutil.copytree(
-            ROOT / name, tree / name, ignore=shutil.ignore_patterns("__pycache__", "slices", "engines", "*.parquet")
-        )
+        shutil.copytree(ROOT / name, tree / name, ignore=left_out)
     shutil.copy(ROOT / "conftest.py", tree)
     collected = python(tree, tree, "-m", "pytest", "--collect-only", "-qq", "-p", "no:cacheprovider")
-    assert (
-        "tests/measure/test_measure.py: " in collected
-        and "tests/slices" not in collected
-        and "tests/engines" not in collected
-    )
+    assert "tests/measure/test_measure.py: " in collected
+    assert "tests/slices" not in collected and "tests/engines" not in collected
 
 
 @pytest.mark.covers("harness/slices", "harness/plugin", "dashboard", "llama_workbench")

@@ -1,4 +1,7 @@
-"""Engines by name, for `variants.presets`, which finds them here. Neither torch nor an engine is imported."""
+"""Engines by name, for `variants.presets`, which finds them here. Neither torch nor an engine is imported.
+
+Nothing else names this folder. Without it the claims that name an engine cannot be planned: they go as well.
+"""
 
 from __future__ import annotations
 
