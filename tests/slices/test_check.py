@@ -19,12 +19,12 @@ from llama_workbench.harness.calls.source import parse
 from llama_workbench.harness.metrics.base import PassContext
 from llama_workbench.harness.slices.check import metric as check_metric
 from llama_workbench.harness.slices.check.metric import CheckHypothesis
+from llama_workbench.harness.slices.check.worker import MISTAKES, check, logits_with
 from llama_workbench.harness.store.folder import RunFolder
 from llama_workbench.harness.store.forms import ExactResult
-from llama_workbench.harness.worker import channel, model_gating, torch_verbs
+from llama_workbench.harness.worker import channel, model_gating
 from llama_workbench.harness.worker.correctness import small_cases, small_geometries, small_weights
 from llama_workbench.harness.worker.state import Worker
-from llama_workbench.harness.worker.torch_verbs import MISTAKES, logits_with
 from tests.calls.test_readings import judged
 from tests.commands.test_cli import command, output
 from tests.runs import Quiet
@@ -100,7 +100,7 @@ def found(path: Path) -> dict:
     worker = Worker(
         {"cache": str(cache_directory()), "threads": 1, "added": {"mine": asdict(parse(f"{path}:mine", option="x"))}}
     )
-    return torch_verbs.check(worker, "mine")
+    return check(worker, "mine")
 
 
 def test_without_a_mistake_it_is_the_reference_and_each_mistake_shows() -> None:

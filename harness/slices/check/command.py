@@ -17,10 +17,20 @@ import typer
 from rich.console import Group, RenderableType
 from rich.text import Text
 
+from llama_workbench.commands.shared import (
+    MODELS,
+    AsJson,
+    Failure,
+    Listed,
+    ends,
+    print_json,
+    show,
+    sources_of,
+    table,
+    takes,
+)
 from llama_workbench.harness.plan.options import Request, typed
 from llama_workbench.harness.spec.words import VerbExit
-
-from .shared import MODELS, AsJson, Failure, Listed, ends, print_json, show, sources_of, table, takes
 
 if TYPE_CHECKING:
     from llama_workbench.harness.calls.source import Source
