@@ -72,9 +72,11 @@ def _reached(run: RunFolder) -> list[object]:
 
 
 def _phases(run: RunFolder) -> list[object]:
-    """The times of the phase pass, on the page."""
-    told: list[object] = []
+    """What the phase pass found, on the page."""
     phases = breakdown.read_phases(run_files.open_run(run))
+    for problem in phases.problems:
+        warnings.warn(problem, stacklevel=2)
+    told: list[object] = [phases.problems]
     for workload, variant in phases.measured:
         for of in breakdown.WHOLES:
             try:
@@ -84,18 +86,10 @@ def _phases(run: RunFolder) -> list[object]:
     return told
 
 
-def _phase_facts(run: RunFolder) -> list[object]:
-    """What the phase pass says of them, on the page."""
-    problems = breakdown.read_phases(run_files.open_run(run)).problems
-    for problem in problems:
-        warnings.warn(problem, stacklevel=2)
-    return [problems]
-
-
 READERS: Mapping[str, Callable[[RunFolder], list[object]]] = {
     "run.json": lambda run: [breakdown.order(run_files.open_run(run), run_files.WORKLOAD)],
     "roofline.json": _reached,
-    "phases.json": _phase_facts,
+    "phases.json": _phases,
     "phases.parquet": _phases,
 }
 
