@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from llama_workbench.harness.store.folder import RunFolder
+from llama_workbench.harness.store.passes import PHASES as PHASES_FILE
 
 HOSTILE = "<script>alert(1)</script>"
 MARKUP = (
@@ -92,3 +93,30 @@ def folded(seed: int = 0, layers: int = 2) -> str:
     lines.append(f"{model};{call};Linear.forward (torch/nn/modules/linear.py:134) {260 + rng.randint(0, 30)}")
     lines.append(f"{model};rare (variants/modular/model.py:99) 1")
     return "\n".join(lines) + "\n"
+
+
+SHORT, LONG = "prefill-15m-t128", "prefill-7b-1layer-t128"
+BEFORE = "team006_before"
+
+SPENT = {"qkv": 200, "rope": 100, "scores": 40, "mask_create": 10, "mask_apply": 10, "softmax": 30, "output": 10}
+REST = {"mlp": 400, "lm_head": 100, "o_proj": 60, "norm": 30, "cache": 10}
+"""Microseconds of a call by phase; a call has 1000."""
+
+
+def add_phases(run: RunFolder, *, swing: int = 10) -> None:
+    """Phases of one variant on two workloads, twelve rounds; `swing` moves microseconds between QKV and the MLP."""
+    rows = []
+    for workload in (SHORT, LONG):
+        for number in range(12):
+            moved = swing if number % 2 else -swing
+            spent = SPENT | REST | {"qkv": 200 + moved, "mlp": 400 - moved}
+            rows += [[workload, BEFORE, 0, number, 0, 128, p, 1000 * us, 990_000] for p, us in spent.items()]
+    run.write_table(PHASES_FILE, rows)
+    lines = {"modular/model.py": {"88": [["qkv"], []], "90": [["mlp"], []]}}
+    facts = [
+        {"workload": name, "variant": BEFORE, "rounds": 12, "reason": None, "lines": lines, "clock": "thread CPU"}
+        for name in (SHORT, LONG)
+    ]
+    run.write_json("phases.json", facts)
+    stacks = "f (modular/model.py:88) 80\nf (modular/model.py:90) 160\ng (elsewhere.py:1) 160\n"
+    (run.path / f"profiles/{SHORT}/{BEFORE}.folded").write_text(stacks)

@@ -29,8 +29,7 @@ from llama_workbench.harness.store.tables import write_table
 from tests import runs
 from tests.dashboard.test_dashboard_memory import a_sweep
 from tests.dashboard_pages import alts, everything, open_in_app, read, strips
-from tests.dashboard_runs import HOSTILE, MARKUP, deface
-from tests.slices.test_share_page import add_phases
+from tests.dashboard_runs import HOSTILE, MARKUP, add_phases, deface
 
 CLAIMS, FUNCTIONS = "reference", "first-comparison"
 

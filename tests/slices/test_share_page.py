@@ -21,39 +21,12 @@ from llama_workbench.harness.claims.reading import load_claims, published, publi
 from llama_workbench.harness.report.phases import Share
 from llama_workbench.harness.slices.share import section
 from llama_workbench.harness.slices.share.metric import ShareHypothesis
-from llama_workbench.harness.store.folder import RunFolder
-from llama_workbench.harness.store.passes import PHASES as PHASES_FILE
 from llama_workbench.variants.phase_map import PHASES
 from tests import runs
 from tests.dashboard_pages import everything, open_page
-from tests.dashboard_runs import HOSTILE
+from tests.dashboard_runs import BEFORE, HOSTILE, LONG, SHORT, add_phases
 
 PAGE = ROOT / "dashboard" / "page_scripts" / "explore.py"
-SHORT, LONG = "prefill-15m-t128", "prefill-7b-1layer-t128"
-BEFORE = "team006_before"
-
-SPENT = {"qkv": 200, "rope": 100, "scores": 40, "mask_create": 10, "mask_apply": 10, "softmax": 30, "output": 10}
-REST = {"mlp": 400, "lm_head": 100, "o_proj": 60, "norm": 30, "cache": 10}
-"""Microseconds of a call by phase; a call has 1000."""
-
-
-def add_phases(run: RunFolder, *, swing: int = 10) -> None:
-    """Phases of one variant on two workloads, twelve rounds; `swing` moves microseconds between QKV and the MLP."""
-    rows = []
-    for workload in (SHORT, LONG):
-        for number in range(12):
-            moved = swing if number % 2 else -swing
-            spent = SPENT | REST | {"qkv": 200 + moved, "mlp": 400 - moved}
-            rows += [[workload, BEFORE, 0, number, 0, 128, p, 1000 * us, 990_000] for p, us in spent.items()]
-    run.write_table(PHASES_FILE, rows)
-    lines = {"modular/model.py": {"88": [["qkv"], []], "90": [["mlp"], []]}}
-    facts = [
-        {"workload": name, "variant": BEFORE, "rounds": 12, "reason": None, "lines": lines, "clock": "thread CPU"}
-        for name in (SHORT, LONG)
-    ]
-    run.write_json("phases.json", facts)
-    stacks = "f (modular/model.py:88) 80\nf (modular/model.py:90) 160\ng (elsewhere.py:1) 160\n"
-    (run.path / f"profiles/{SHORT}/{BEFORE}.folded").write_text(stacks)
 
 
 @pytest.fixture(scope="module")
