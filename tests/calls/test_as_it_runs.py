@@ -154,7 +154,7 @@ def noted(
     it is called to check the answers of another one that had the process to itself."""
     (folder / "notes.py").write_text(NOTES)
     sides = (f"notes.py:{baseline}", f"notes.py:{variant}")
-    result, _ = run(folder, Request(compare=sides, calls=("notes.py:numbers",), **more), rounds=3)
+    result, _ = run(folder, Request(compare=sides, calls=("notes.py:numbers",), **more), rounds=3, no_causes=True)
     lines = [json.loads(line) for line in (folder / "noted.txt").read_text().splitlines()]
     [experiment] = result.manifest.experiments
     first: dict[int, str] = {}
@@ -313,7 +313,7 @@ def test_large_blocks_are_asked_of_the_system_and_told(folder: Path) -> None:
     pair = "40 MB filled or zeroed"
     first, second, given = plain_pairs.PAIRS[pair]
     sides = (f"{module}:{first}", f"{module}:{second}")
-    result, _ = run(folder, Request(compare=sides, calls=(f"{module}:{given}",)), rounds=12)
+    result, _ = run(folder, Request(compare=sides, calls=(f"{module}:{given}",)), rounds=6, no_causes=True)
     [experiment] = result.manifest.experiments
     assert experiment.own_processes
     plain = plain_ratio(pair, processes=2, seconds=0.2)

@@ -71,14 +71,14 @@ def measured(folder: Path, variant: str, rounds: int, monkeypatch: pytest.Monkey
         real(self, FixedRounds(rule, rounds), keep, seconds=seconds)
 
     monkeypatch.setattr(Schedule, "run", fixed)
-    options = Options(run_dir=folder / "run", budget_seconds=600.0)
+    options = Options(run_dir=folder / "run", budget_seconds=600.0, no_causes=True)
     request = Request(compare=("sides.py:old", f"sides.py:{variant}"), calls=("sides.py:numbers",))
     with short_sessions():
         return session.Run(session.plan_run(request, options), options, Quiet()).measure()
 
 
 def test_each_process_draws_its_hashes_and_gives_one_value(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    result = measured(tmp_path, "new", 12, monkeypatch)
+    result = measured(tmp_path, "new", 6, monkeypatch)
     processes: dict[str, set[tuple[str, str]]] = {}
     for line in (tmp_path / "processes.txt").read_text().splitlines():
         process, of_text, filling, _ = line.split()
@@ -93,7 +93,7 @@ def test_each_process_draws_its_hashes_and_gives_one_value(tmp_path: Path, monke
 def test_a_process_that_fails_is_lost_and_named_and_its_side_stays(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    result = measured(tmp_path, "ends", 12, monkeypatch)
+    result = measured(tmp_path, "ends", 6, monkeypatch)
     [experiment] = result.manifest.experiments
     [lost] = experiment.lost_processes
     assert (lost.variant, lost.reason) == ("ends", "ends its process (exit code 7)")
@@ -106,7 +106,7 @@ def test_a_process_that_ends_while_it_begins_is_lost_and_named_too(
 ) -> None:
     """It may be the next one, begun beside this: nobody waits for it, and nobody may draw another for it unseen."""
     monkeypatch.setitem(globals(), "SIDES", SIDES + "\nif BAD:\n    os._exit(7)\n")
-    result = measured(tmp_path, "new", 12, monkeypatch)
+    result = measured(tmp_path, "new", 6, monkeypatch)
     [experiment] = result.manifest.experiments
     [lost] = experiment.lost_processes
     assert lost.reason == "ends its process (exit code 7)" and not experiment.excluded
@@ -151,7 +151,7 @@ def new(values):
 def test_both_sides_of_a_round_are_given_the_same_inputs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Inputs may differ by more than the sides do."""
     monkeypatch.setitem(globals(), "SIDES", GIVEN)
-    measured(tmp_path, "new", 10, monkeypatch)
+    measured(tmp_path, "new", 6, monkeypatch)
     given: dict[str, dict[str, list[str]]] = {}
     for line in (tmp_path / "given.txt").read_text().splitlines():
         process, side, seed = line.split()
