@@ -27,7 +27,7 @@ from typing import IO, Any, NoReturn
 
 from llama_workbench import ROOT
 from llama_workbench.harness.machine import lifeline as lifelines
-from llama_workbench.harness.measure.processes import worker_environment
+from llama_workbench.harness.measure.processes import begin, worker_environment
 
 MODULES = ("worker.main", "examiner.main")
 MOST_BYTES = 1 << 20
@@ -86,14 +86,17 @@ class Server:
         lifeline: int,
         python: str = sys.executable,
         options: Sequence[str] = (),
-    ) -> Forked:
-        """In place of `processes.begin`, of interpreters without options of their own. Threads are set before torch is
-        imported, so these are those of the server. Of another environment it has the packages alone: they come before
-        the server's own."""
-        assert not options
+    ) -> Forked | subprocess.Popen[bytes]:
+        """In place of `processes.begin`, which still begins interpreters with options of their own. Threads are set
+        before torch is imported, so these are those of the server. Of another environment it has the packages alone:
+        they come before the server's own."""
+        if options:
+            tied = {"marker": marker, "lifeline": lifeline}
+            return begin(module, log, environment, **tied, python=python, options=options)
         (in_read, in_write), (out_read, out_write), (status_read, status_write) = os.pipe(), os.pipe(), os.pipe()
         others = [] if python == sys.executable else [*map(str, Path(python).parents[1].glob("lib/*/site-packages"))]
         request = {"module": module, "environment": dict(environment), "marker": marker, "packages": others}
+        request["folder"] = os.getcwd()
         theirs = [in_read, out_write, log.fileno(), marker, lifeline, status_write]
         with self._connected() as connection:
             socket.send_fds(connection, [json.dumps(request).encode()], theirs)
@@ -195,6 +198,7 @@ def _be_child(request: Mapping[str, Any], theirs: Sequence[int], server: int, ot
             os.close(number)
         lifelines._tie_group(high[4])
         lifelines.end_with(server)
+        os.chdir(request["folder"])
         os.environ.clear()
         os.environ.update(request["environment"])
         for name in MALLOPT.keys() & request["environment"].keys():

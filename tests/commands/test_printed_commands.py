@@ -3,25 +3,29 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from conftest import Said
+from llama_workbench.commands.app import main
 from llama_workbench.harness.machine.places import published, with_folders
 from llama_workbench.harness.spec.words import SessionExit, VerbExit
 from tests.runs import code_by_intervals
 from tests.session.test_revisions import git
 
-pytestmark = pytest.mark.covers(
-    "harness/machine", "harness/plan", "harness/plugin", "harness/report", "harness/session", "llama_workbench"
-)
+pytestmark = [
+    pytest.mark.covers(
+        "harness/machine", "harness/plan", "harness/plugin", "harness/report", "harness/session", "llama_workbench"
+    ),
+    pytest.mark.usefixtures("warm"),
+]
 
 WAYS = """\
 def once(numbers):
@@ -72,26 +76,23 @@ same_within_percent = 0.05
 """
 
 
-PROGRAMS = {
-    "pytest": "-m pytest -p no:cacheprovider",
-    "workbench": "-c 'import sys; from llama_workbench.commands.app import main; sys.argv[0] = \"workbench\"; main()'",
-}
-
-
 @dataclass(frozen=True)
 class Project:
     """A folder in which commands are given, as in a shell."""
 
     folder: Path
+    programs: Mapping[str, Callable[..., Said]]
 
-    def paste(self, command: str) -> subprocess.CompletedProcess[str]:
-        """Run a command as a shell does that finds `pytest` and `workbench`."""
-        found = [f'{name}() {{ {sys.executable} {begins} "$@"; }}' for name, begins in PROGRAMS.items()]
-        ours = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
-        return subprocess.run(
-            ["bash", "-c", "\n".join([*found, command])], cwd=self.folder, env=ours | {"COLUMNS": "1000"},
-            capture_output=True, text=True, timeout=500, check=False,
+    def paste(self, command: str) -> Said:
+        """Run a command that a shell has taken apart into words."""
+        split = subprocess.run(
+            ["bash", "-c", f"words() {{ printf '%s\\0' \"$@\"; }}\nwords {command}"], cwd=self.folder, check=True,
+            capture_output=True, text=True,
         )  # fmt: skip
+        program, *words = split.stdout.removesuffix("\0").split("\0")
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(sys, "argv", [program, *words])
+            return self.programs[program](*words)
 
     def runs(self) -> list[Path]:
         return sorted(self.folder.glob("results/runs/*"))
@@ -102,7 +103,20 @@ class Project:
 
 
 @pytest.fixture
-def project(tmp_path: Path) -> Project:
+def project(
+    tmp_path: Path,
+    run_pytest: Callable[..., Said],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> Project:
+    def workbench(*words: str) -> Said:
+        capsys.readouterr()
+        with pytest.raises(SystemExit) as ended:
+            main(words)
+        return Said(int(ended.value.code or 0), *capsys.readouterr())
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "1000")
     for name in ("new", "data", "claims"):
         (tmp_path / name).mkdir()
     (tmp_path / "new" / "ways.py").write_text(WAYS)
@@ -111,7 +125,7 @@ def project(tmp_path: Path) -> Project:
     for folder in (tmp_path, tmp_path / "claims"):
         (folder / "ways.py").write_text(f"{WAYS}\n\n{PAYLOAD}")
     (tmp_path / "claims" / "again-is-once.toml").write_text(CLAIM)
-    return Project(tmp_path)
+    return Project(tmp_path, {"pytest": run_pytest, "workbench": workbench})
 
 
 def commands_in(said: str) -> Iterator[str]:
