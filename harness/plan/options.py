@@ -106,6 +106,12 @@ def _sizes(text: str) -> tuple[int, ...]:
     return tuple(sorted({*sizes}))
 
 
+def _folder(text: str) -> Path:
+    if "://" in text:
+        raise ValueError(f"expected a folder of this machine; copy the run from there: workbench publish RUN {text}")
+    return Path(text)
+
+
 def more_sides(after: Sequence[str]) -> list[str]:
     """Of the words behind both sides of `--compare`: further sides. The others are tests."""
     return [word for word in after if not Path(word.partition("::")[0]).exists()]
@@ -293,8 +299,7 @@ class Options:
         "random seed of orders and of what each process draws (default: new for each run, stored in run.json). Runs "
         "with the same seed are not independent. Example: --seed 1", metavar="N", typed=int), "sent": True})
     run_dir: Path | None = single("run-dir",
-        "folder of the run, or its URL (default: results/runs/<time>)", metavar="FOLDER", read=Path)
-    publish_to: str = ""  # a URL: see `away`
+        "folder of the run (default: results/runs/<time>)", metavar="FOLDER", read=_folder)
     checkpoint: Path | None = single(CHECKPOINT,
         "real Llama for all workloads: a Hugging Face folder or a .gguf file (default: generated weights)",
         metavar="PATH", read=Path, sent=True, again="The checkpoint, if the run was given one.", repeated=True)

@@ -156,4 +156,4 @@ def exit_of(
         return SessionExit.CONDITION_MET
     if too_early(result.verdicts):
         return SessionExit.NO_VERDICT
-    return SessionExit.NOT_MEASURED if result.trouble else SessionExit.DONE
+    return SessionExit.DONE

@@ -182,14 +182,11 @@ def _fleet(config: pytest.Config, start: Start, request: Request, options: Optio
 
 def options_of(config: pytest.Config) -> Options:
     """How a run is made, by the session's options."""
-    from ..session.run import kept_at
-    from ..store.remote import is_url
-
     line = _line(config)
     options = replace(typed(Options, line), gates_only=bool(config.getoption("benchmark_disable", False)))
     if line["budget"] is None:
         options = options.usual(typed(Request, line))
-    return kept_at(options, where) if is_url(where := line["run_dir"]) else options
+    return options
 
 
 def _paths(config: pytest.Config) -> list[str]:
@@ -298,7 +295,6 @@ class Session:
         if config.option.collectonly or session.testsfailed:
             return
         from ..session import run as runs
-        from ..session.run import published
         from .benchmarks import ReplayedCase, load
         from .progress import progress_on
 
@@ -313,13 +309,8 @@ class Session:
             pytest.exit(f"nothing to measure: {problem}", returncode=SessionExit.NOTHING)
         try:
             with closing(progress_on(_console(config))) as progress:
-
-                def measure() -> runs.Result:
-                    if self.fleet:
-                        return self.fleet.measure(progress)
-                    return runs.Run(plan, self.options, progress, self.earlier).measure()
-
-                self.result = published(measure, self.options, progress) if self.options.publish_to else measure()
+                run = self.fleet or runs.Run(plan, self.options, progress, self.earlier)
+                self.result = run.measure(progress) if self.fleet else run.measure()
         except runs.USER_ERRORS as error:
             pytest.exit(f"could not measure: {error}", returncode=SessionExit.NOT_MEASURED)
         if self.result.interrupted:
@@ -389,10 +380,7 @@ class Session:
             if condition not in failed and (of_it := [each for each in asked if each.part == str(condition)]):
                 terminalreporter.write_line(f"{unmet(*of_it)}: --fail-if {condition}")
         path, here = self.result.folder.path, Path.cwd()
-        local = path.resolve().relative_to(here) if path.resolve().is_relative_to(here) else path
-        shown = self.result.published or local
-        if self.result.trouble:
-            terminalreporter.write_line(self.result.trouble, red=True)
+        shown = path.resolve().relative_to(here) if path.resolve().is_relative_to(here) else path
         terminalreporter.write_line(f"run: {shown} (workbench show, workbench compare)")
         terminalreporter.write_line(f"open it in a browser: workbench dashboard {shlex.quote(str(shown))}")
         if command := further(path, self.result.verdicts, self.result.manifest, self.options):

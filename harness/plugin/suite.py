@@ -9,7 +9,6 @@ import re
 from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import replace
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -197,26 +196,20 @@ class Comparisons:
     def _measured(self, request: pytest.FixtureRequest, question: Any, options: Options) -> Any:
         """The run. Its progress goes to the terminal, past pytest's capture."""
         from ..report.terminal import console
-        from ..session.run import kept_at, published
         from .progress import progress_on
 
         options = replace(options, no_causes=True)  # a test waits for one condition
         name = re.sub(r"[^A-Za-z0-9.-]+", "-", f"{request.node.name}-{len(self.outcomes)}")
-        if options.publish_to:
-            options = kept_at(options, f"{options.publish_to}/{name}")
-        elif options.run_dir:
+        if options.run_dir:
             options = replace(options, run_dir=options.run_dir / name)
         capture = request.config.pluginmanager.getplugin("capturemanager")
         with capture.global_and_fixture_disabled():
             writer = request.config.get_terminal_writer()
             writer.line()
             with closing(progress_on(console(writer._file))) as progress:
-                measuring = partial(question.measure, options, progress)
-                result = published(measuring, options, progress) if options.publish_to else measuring()
+                result = question.measure(options, progress)
         if result.interrupted:
             raise KeyboardInterrupt
-        if result.trouble:
-            pytest.fail(result.trouble, pytrace=False)
         return result
 
     @pytest.hookimpl(trylast=True)

@@ -203,7 +203,7 @@ class SessionExit(_Meant):
     DONE = 0, "success, whatever the verdicts are"
     CONDITION_MET = 1, "a condition of --fail-if is met, or a test of yours failed"
     INTERRUPTED = 2, "interrupted (Ctrl-C): what was measured is kept, and has verdicts"
-    NOT_MEASURED = 3, "an error: measuring or publishing failed"
+    NOT_MEASURED = 3, "an error: measuring failed"
     USAGE = 4, "an option is wrong"
     NOTHING = 5, "nothing to measure"
     WRONG = 6, WRONG

@@ -64,7 +64,7 @@ def put(run: RunFolder, url: str, *, force: bool = False) -> None:
         files = files_of(run.path)
         for changed in changed_in(run.path, files):
             raise changed
-        there, manifest = reserve(url, force=force), {str(MANIFEST): files.pop(MANIFEST)}
+        there, manifest = _reserve(url, force=force), {str(MANIFEST): files.pop(MANIFEST)}
         with _opened(url) as (system, root):
             for name in sorted(there - {*files}, key=lambda name: name != MANIFEST):
                 system.rm_file(f"{root}/{name}")
@@ -73,7 +73,7 @@ def put(run: RunFolder, url: str, *, force: bool = False) -> None:
             system.rm_file(f"{root}/{UPLOADING}")
 
 
-def reserve(url: str, *, force: bool = False) -> set[str]:
+def _reserve(url: str, *, force: bool = False) -> set[str]:
     """Mark a place as about to hold a run, which shows that it can be written. Returns what lies there besides.
 
     Raises RemoteError for no place for a run, a run if `force` is not set, and files that are no run's.
@@ -91,12 +91,6 @@ def reserve(url: str, *, force: bool = False) -> set[str]:
         _make_folders(system, [root])
         system.pipe_file(f"{root}/{UPLOADING}", b"A run is being uploaded here, or its upload broke off.\n")
     return there - {UPLOADING}
-
-
-def release(url: str) -> None:
-    """Take the mark off a place again."""
-    with contextlib.suppress(RunError), _opened(url) as (system, root):
-        system.rm_file(f"{root}/{UPLOADING}")
 
 
 def get(url: str) -> RunFolder:

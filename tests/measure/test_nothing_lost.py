@@ -13,7 +13,6 @@ from llama_workbench.harness.plan.options import Options, Request
 from llama_workbench.harness.profilers import registry
 from llama_workbench.harness.session.run import Run, plan_run
 from llama_workbench.harness.spec.words import Word
-from llama_workbench.harness.store import remote
 from llama_workbench.harness.store.files import VERDICTS
 from llama_workbench.variants import FUNCTION_REFERENCE
 from tests.runs import Quiet, measurement_of
@@ -152,22 +151,3 @@ def test_faults_of_ours_in_later_passes_are_a_line_each_beside_the_verdict(
     assert told.count("nobody's name") == told.count("what was measured before counts: workbench judge run") == 2
     assert Path("run/log/passes.log").read_text().count("in fault") == 2
     assert json.loads(Path("run/run.json").read_text())["status"] == "complete"
-
-
-def test_a_store_that_fails_in_a_way_of_its_own_keeps_verdict_and_exit_code(
-    sides: Path, run_pytest: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def fails(*_: Any) -> None:
-        raise ConnectionResetError("by the other side")
-
-    monkeypatch.setattr(remote, "put", fails)
-    monkeypatch.setenv("WORKBENCH_CACHE", str(sides / "cache"))
-    monkeypatch.chdir(sides)
-    url = f"file://{sides}/shared/runs/one"
-    words = ["--no-causes", *("--fail-if=not-faster:2000" if "--fail-if" in word else word for word in WORDS)]
-    said = run_pytest(*(f"--run-dir={url}" if "--run-dir" in word else word for word in words))
-    assert said.returncode == 1, "what --fail-if names is met"
-    told = " ".join(said.stdout.split())
-    assert "fails: --fail-if not-faster:2000" in told
-    assert f"Not published. {url}: ConnectionResetError: by the other side" in told
-    assert f"to publish it: workbench publish {sides}/cache/measured/" in told

@@ -20,9 +20,7 @@ from fsspec.core import url_to_fs
 import llama_workbench as wb
 from llama_workbench.commands.app import main
 from llama_workbench.harness.baselines.saved import copied
-from llama_workbench.harness.plan.options import Options
 from llama_workbench.harness.report.standings import read_standings, write_standings
-from llama_workbench.harness.session.run import kept_at, published
 from llama_workbench.harness.store import remote
 from llama_workbench.harness.store.files import RunError, RunWarning
 from llama_workbench.harness.store.folder import RunFolder, describe
@@ -295,12 +293,6 @@ def test_errors_name_the_url_and_the_fix(run: RunFolder, store: Store, monkeypat
 
 # -- commands and sessions with a URL where a folder may stand ---------------------------------------------------------
 
-MINE = """
-def once(text): return sum(map(ord, text))
-def twice(text): return sum(map(ord, text)) + 0 * sum(map(ord, text))
-def words(seed): return (("measure " * 400)[seed % 7:],)
-"""
-
 
 @pytest.fixture
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
@@ -350,72 +342,9 @@ def test_baselines_are_kept_at_a_url(run: RunFolder, tmp_path: Path) -> None:
     assert [each["path"] for each in json.loads(said("runs", home, "--json"))] == [f"{home}/main"]
 
 
-# -- measuring ---------------------------------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def mine(here: Path, store: Store) -> Path:
-    (here / "mine.py").write_text(MINE)
-    return here
-
-
-def measured(run_pytest: Callable[..., Any], here: Path, monkeypatch: pytest.MonkeyPatch, url: str, *more: str) -> Any:
-    monkeypatch.chdir(here)
-    monkeypatch.syspath_prepend(here)
-    return run_pytest("--benchmark", "--compare", "mine.py:once", "mine.py:twice", "--call", "mine.py:words",
-                      "--budget=600", f"--run-dir={url}", *more)  # fmt: skip
-
-
-@pytest.mark.usefixtures("warm")
-def test_a_run_is_measured_here_and_kept_there(
-    mine: Path, run_pytest: Any, monkeypatch: pytest.MonkeyPatch, cache: Path
-) -> None:
-    url = "s3://bucket/measured/night"
-    result = measured(run_pytest, mine, monkeypatch, url)
-    assert result.returncode == 0, result.stdout
-    assert f"run: {url} (" in result.stdout
-    fetched = get(url)
-    assert describe(fetched, whole=True).problem is None and fetched.read_manifest()["id"] == "night"
-    [here] = cache.glob("measured/*/night")
-    assert contents(here) == contents(fetched.path) and not (mine / "results").exists()
-    again = measured(run_pytest, mine, monkeypatch, url)
-    assert again.returncode == 3 and "there is a run" in again.stdout, "told before anything is measured"
-    assert contents(get(url).path) == contents(fetched.path)
-
-
-def test_a_run_that_cannot_be_published_is_whole_here(
-    mine: Path, run_pytest: Any, monkeypatch: pytest.MonkeyPatch, cache: Path
-) -> None:
-    def fails(run: RunFolder, url: str) -> None:
-        raise RemoteError(url, "cannot be reached", "Check the network.")
-
-    url = "s3://bucket/measured/lost"
-    monkeypatch.setattr(remote, "put", fails)
-    result = measured(run_pytest, mine, monkeypatch, url, "--benchmark-disable")
-    assert result.returncode == 3 and f"{url}: cannot be reached" in result.stdout
-    [here] = cache.glob("measured/*/lost")
-    assert describe(RunFolder(here), whole=True).problem is None and f"run: {here.relative_to(mine)} (" in result.stdout
-    monkeypatch.undo()
-    monkeypatch.setenv("WORKBENCH_CACHE", str(cache))
-    said("publish", str(here), url)
-    assert contents(get(url).path) == contents(here)
-
-
-def test_what_fails_before_the_end_leaves_no_mark() -> None:
-    def fails() -> Any:
-        raise RunError(Path("x"), "no space", "Make some.")
-
-    class Told:
-        def note(self, text: str) -> None:
-            assert "measured" in text
-
-    options = kept_at(Options(), "memory://failed/one/")
-    with pytest.raises(RunError, match="no space"):
-        published(fails, options, Told())  # type: ignore[arg-type]
-    assert not files_at("memory://failed/one")
-
-
-def test_where_a_run_is_kept(cache: Path) -> None:
-    far = kept_at(Options(), "s3://bucket/runs/a/b/")
-    assert far.publish_to == "s3://bucket/runs/a/b" and far.run_dir is not None
-    assert far.run_dir.name == "b" and far.run_dir.is_relative_to(cache)
+@pytest.mark.usefixtures("here")
+def test_a_run_is_measured_into_a_folder(run_pytest: Callable[..., Any]) -> None:
+    refused = run_pytest("--benchmark", "--run-dir=s3://bucket/runs/new")
+    assert refused.returncode == 4
+    assert "--run-dir s3://bucket/runs/new: expected a folder of this machine" in refused.stderr
+    assert "workbench publish RUN s3://bucket/runs/new" in refused.stderr
