@@ -14,7 +14,7 @@ import sys
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise, takewhile
+from itertools import takewhile
 from pathlib import Path
 
 from ..calls.command import ANY_CODE, CONCLUDE, IGNORE, INPUT, PREPARE
@@ -388,8 +388,6 @@ def words_of(command: Sequence[str], options: Collection[str]) -> Iterator[str]:
 # The command that goes on with a run until what is open is settled, as far as time can settle it.
 
 
-BUDGET = "--budget"
-
 LEAST_SECONDS = 5
 """Of the command's budget."""
 
@@ -437,19 +435,6 @@ def seconds_to_settle(verdicts: Iterable[Verdict]) -> float:
     needs = ToSettle.of(effect for verdict in verdicts if verdict.is_open for effect in verdict.effects)
     begins = [replace(effect, seconds_more=SLACK * effect.seconds_more) for effect in needs.begins]
     return clock_seconds((*needs.settles, *begins))
-
-
-def settling(verdict: Verdict, manifest: Manifest) -> str:
-    """The command that measures a verdict anew for long enough to settle it: for as long as its run had, and what it
-    lacks. Where no time is known to settle it, without a budget of its own."""
-    command = command_of(verdict, manifest)
-    if not (more := seconds_to_settle([verdict])):
-        return command
-    had = sum(sitting.budget_seconds for sitting in manifest.sittings)
-    had = had or sum(each.wall_seconds or each.seconds or 0.0 for each in manifest.experiments)
-    words = shlex.split(command)  # of compare-revisions with the budget that it was given
-    words = [each for before, each in pairwise(["", *words]) if BUDGET not in (before, each.partition("=")[0])]
-    return shlex.join([*words, BUDGET, str(budget(had + more))])
 
 
 def _from_here(path: Path) -> str:

@@ -20,7 +20,7 @@ from ..store.schema import Manifest, SideFacts
 from ..store.verdict_schema import Effect, Verdict
 from .answer import answer
 from .ladder import cards_of
-from .outcome import goes_on, seconds_to_settle, settling, to_settle, verdict_text
+from .outcome import command_of, goes_on, seconds_to_settle, to_settle, verdict_text
 from .text import by_name, claim_text, effect_text, excluded_lines, one_text_line, run_notes, side_facts_text
 
 if TYPE_CHECKING:
@@ -171,7 +171,7 @@ def _heading(verdict: Verdict, manifest: Manifest) -> Iterator[RenderableType]:
 def settle_lines(verdict: Verdict, manifest: Manifest) -> list[str]:
     """What would decide an inconclusive verdict, with its command: a line, or none."""
     more = goes_on(manifest) and seconds_to_settle([verdict])
-    settle = to_settle(verdict, AT_THE_END if more else settling(verdict, manifest))
+    settle = to_settle(verdict, AT_THE_END if more else command_of(verdict, manifest))
     return [one_text_line(settle, 1000)] if settle else []
 
 
