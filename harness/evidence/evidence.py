@@ -167,7 +167,7 @@ class Evidence:
     wall_seconds: workload → seconds of the clock that its rounds took, with all that they needed. first_seconds:
     workload → seconds of the clock that its first intervals should take, as estimated before its rounds.
     unusable: (workload, variant) → why its numbers do not count; causes: the kind of that, where it is one of
-    its own. confirmed: what measuring again from outside gave (`confirmation`). alpha: chance that a verdict is wrong.
+    its own. alpha: chance that a verdict is wrong.
     design: how its series are looked at. as_it_runs: workloads of which page faults are a part of what is measured, and
     disturb nothing.
     """
@@ -178,7 +178,6 @@ class Evidence:
     trace_difference: Mapping[tuple[str, frozenset[str]], str] = field(default_factory=dict)
     unusable: Mapping[tuple[str, str], str] = field(default_factory=dict)
     causes: Mapping[tuple[str, str], Cause] = field(default_factory=dict)
-    confirmed: Mapping[Comparison, str] = field(default_factory=dict)
     noise: Noise = field(default_factory=lambda: Noise((), "Identical code: not checked in this run"))
     fault_cost_ns: float = FAULT_COST_NS
     as_it_runs: frozenset[str] = frozenset()
@@ -335,7 +334,6 @@ def evidence_from_manifest(
         trace_difference={key: said for each in experiments for key, said in _trace_differences(each).items()},
         unusable=unusable,
         causes=_causes(manifest),
-        confirmed={pair: said for each in experiments for pair, said in _confirmed(each).items()},
         fault_cost_ns=fault_cost_ns(manifest.environment),
         as_it_runs=frozenset(name for name, each in workloads.items() if not each.calm),
         alpha=manifest.alpha,
@@ -415,17 +413,6 @@ def clocks_of(manifest: Manifest) -> Clocks:
     return Clocks(manifest.device_kind, frozenset(wall_default), wall_variants)
 
 
-def _confirmed(experiment: ExperimentRecord) -> dict[Comparison, str]:
-    """What the effects that were measured again say of it, whichever side is called the baseline."""
-    workload = experiment.workload.name
-    texts: dict[Comparison, str] = {}
-    for entry in experiment.confirmations:
-        how = f"measured again, alone in fresh processes and timed from outside ({entry.calls} calls)"
-        texts[Comparison(workload, entry.variant, entry.baseline)] = f"{how}: {entry.ratio:.3g}×"
-        texts[Comparison(workload, entry.baseline, entry.variant)] = f"{how}: {1 / entry.ratio:.3g}×"
-    return texts
-
-
 def _trace_differences(experiment: ExperimentRecord) -> dict[tuple[str, frozenset[str]], str]:
     """How the op traces of each pair differ: by digest for every pair, in words where the run compared it."""
     workload, traces = experiment.workload.name, experiment.traces
@@ -472,5 +459,4 @@ def compare_sides(
     if effect.cause is Cause.EXCLUDED and causes:
         effect = replace(effect, cause=causes[0])
     queueing = evidence.queueing(comparison) if effect.rounds else None
-    beside = (queueing, evidence.confirmed.get(comparison))
-    return replace(effect, clock=clock, notes=(*effect.notes, *filter(None, beside)))
+    return replace(effect, clock=clock, notes=(*effect.notes, *filter(None, [queueing])))

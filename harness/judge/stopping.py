@@ -114,10 +114,6 @@ class StoppingRule:
             times = log_times_of_rounds(taken, clock=self.clocks.of(workload, *experiment.grid), quantile=quantile)
             logs.extend(whole_processes(times.of(experiment.grid)).logs)
 
-    def ratios(self) -> dict[Comparison, float]:
-        """t_baseline / t_variant of every comparison that has rounds: the median over them."""
-        return {pair: math.exp(float(np.median(values))) for pair, values in self.series.items() if values}
-
     def remaining(self, experiment: Experiment, is_apart: Apart) -> list[Remaining]:
         """What the experiment still needs: all that is measured together first, then each pair that is measured apart.
         `is_apart`: whether a pair is."""

@@ -24,7 +24,6 @@ from ..spec.words import ARCHITECTURE, Cause
 from ..store.schema import (
     Apart,
     Clock,
-    Confirmed,
     Excluded,
     ExperimentRecord,
     Gate,
@@ -185,7 +184,6 @@ class ExperimentState:
     begin: Begin = field(default_factory=Begin)
     first_seconds: float | None = None
     device: str = "cpu"
-    confirmations: list[Confirmed] = field(default_factory=list)
     earlier: ExperimentRecord | None = None
     timed_in: dict[str, set[int]] = field(default_factory=dict)
 
@@ -230,7 +228,6 @@ class ExperimentState:
             facts={name: SideFacts.model_validate(facts) for name, facts in self.facts.items()},
             traces=self.traces,
             trace_differences=self.trace_differences,
-            confirmations=self.confirmations,
             lost_processes=self.lost_processes,
             horizon=self.horizon,
             early=self.early,

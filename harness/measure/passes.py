@@ -1,24 +1,19 @@
-"""What is asked of the processes of a run once its rounds are over: by passes, and about a gain that is too good."""
+"""What passes ask of the processes of a run once its rounds are over."""
 
 from __future__ import annotations
 
-import statistics
-import time
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, closing, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from ..machine.environment import Since
-from ..spec.comparison import Comparison
-from ..spec.words import Cause
-from ..store.schema import Confirmed
-from .groups import Group, blamed, shuffled
+from .groups import Group, shuffled
 from .measurement import Measurement
 from .participants import ExperimentState, MeasureError, Progress
-from .processes import WorkerFailed, WorkerProcess
+from .processes import WorkerFailed
 
 PASS_SECONDS = 180.0
 """A pass has failed once it takes this much longer than its calls should take."""
@@ -150,140 +145,3 @@ def _blamed_on(failure: WorkerFailed, names: Sequence[str]) -> dict[str, str]:
     """Who is out after a failure, and why: the variant that ran, or all of them where nobody knows."""
     guilty = names if failure.variant_index is None else [names[failure.variant_index]]
     return dict.fromkeys(guilty, failure.reason)
-
-
-# -- a speed-up that is too good, measured again another way: both sides alone in fresh processes, timed from outside --
-
-# The parent reads each process's CPU time before and after a stretch of calls. What happens inside, be it in another
-# thread or with the clocks, cannot change that. Drawn outputs are judged as in rounds. A variant that gains much less
-# from outside is excluded; else the second ratio is shown beside the effect.
-
-SUSPICIOUS_RATIO = 10.0
-"""No change of architecture made a whole model so much faster; what did was a mistake of the measuring."""
-
-FOREIGN_RATIO = 1.3
-"""Foreign code is asked from here on: it runs in the process that times it, and may reach what times it."""
-
-BLOCKS, BLOCK_SECONDS = 7, 0.25
-"""Both sides in turns, so many stretches of calls each, of about this length."""
-
-MOST_OVERSTATED = 1.3
-"""The two ratios come from processes with other neighbours in the caches, which do less than this factor; and a
-second try is made before a variant is excluded. A larger gain from outside is no reason: whoever reaches the clock
-makes the gain inside the larger one, and a short call alone finds its caches warm (a tiny model: 10x, alone 14x)."""
-
-STRETCH_SECONDS = 120.0
-
-
-class Wrong(Exception):
-    """A side gave a wrong output, or left something behind, when it was measured again."""
-
-    def __init__(self, side: str, reason: str) -> None:
-        self.side = side
-        super().__init__(reason)
-
-
-def holds(confirmed: Confirmed) -> bool:
-    """Whether the gain from outside is about as large as the one from inside, or larger."""
-    lost = confirmed.inside / confirmed.ratio
-    return (lost if confirmed.inside >= 1 else 1 / lost) <= MOST_OVERSTATED
-
-
-def confirm(measurement: Measurement, ratios: Mapping[Comparison, float]) -> None:
-    """Measure suspicious ratios of whole models again, very large ones or large ones in favour of foreign code, and
-    note the results with the state of their experiments.
-
-    `ratios`: what rounds gave, t_baseline / t_variant. Where much of a gain is not there from outside, the faster side
-    is excluded.
-    """
-    places = measured_by(measurement)
-    for comparison, inside in ratios.items():
-        faster = comparison.variant if inside >= 1 else comparison.baseline
-        least = FOREIGN_RATIO if measurement.participants.is_outside(faster) else SUSPICIOUS_RATIO
-        if comparison.metric != "time" or max(inside, 1 / inside) < least:
-            continue
-        group, state = places[comparison.workload]
-        if group.folder is not None and comparison in {target.comparison for target in state.remaining().targets}:
-            measurement.processes.end(group)  # its caches and memory are what the fresh ones must not share
-            measurement.setting.progress.phase(f"{inside:.3g}x is measured again, from outside: {comparison.variant}")
-            _confirm_one(measurement, group, state, comparison, inside)
-
-
-def _confirm_one(
-    measurement: Measurement, group: Group, state: ExperimentState, comparison: Comparison, inside: float
-) -> None:
-    sides = comparison.variant, comparison.baseline
-    exclude = measurement.participants.exclude
-    try:
-        result = _from_outside(measurement, group, state, comparison, inside)
-        if not holds(result):
-            result = _from_outside(measurement, group, state, comparison, inside)
-    except WorkerFailed as failure:
-        side = sides[failure.variant_index or 0]
-        exclude(side, f"measured again in a fresh process, it {failure.reason}", state)
-    except Wrong as wrong:
-        exclude(wrong.side, f"measured again in a fresh process: {wrong}", state)
-    else:
-        state.confirmations.append(result)
-        if not holds(result):
-            text = f"{inside:.3g}x timed from inside its process, {result.ratio:.3g}x alone and timed from outside"
-            exclude(sides[inside < 1], text, state, Cause.REFUSED)
-
-
-def _from_outside(
-    measurement: Measurement, group: Group, state: ExperimentState, comparison: Comparison, inside: float
-) -> Confirmed:
-    """The ratio as the parent's clock has it. Raises WorkerFailed with the place of the side that failed, Wrong, and
-    MeasureError where the process that judges outputs failed."""
-    sides = comparison.variant, comparison.baseline
-    by_cpu = (
-        state.workload.threads == 1 and measurement.setting.device == "cpu" and not {*sides} & {*state.wall_variants}
-    )
-    examination = measurement.processes.examination
-    assert examination is not None
-    with ExitStack() as stack:
-        processes: dict[str, WorkerProcess] = {}
-        for side in sides:
-            with blamed(sides, side):
-                fresh = measurement.processes.another(group, state, "confirmation.log")
-            processes[side] = stack.enter_context(closing(fresh))
-        for side, process in processes.items():
-            with blamed(sides, side):
-                gate = measurement.gates.begin(process, group, state, side).result()["gate"]
-                if not gate["passed"]:
-                    raise WorkerFailed(f"does not pass its gates: {gate['detail']}")
-
-        def spent_ns(side: str) -> int:
-            return processes[side].cpu_ns() if by_cpu else time.perf_counter_ns()
-
-        def stretch(side: str, seconds: float) -> tuple[int, int]:
-            """Nanoseconds that a stretch took, and its calls."""
-            limit = STRETCH_SECONDS + 20 * state.call_ns[side] / 1e9
-            with blamed(sides, side):
-                go = processes[side].ask_in_two("stretch", limit, workload=state.name, variant=side, seconds=seconds)
-                begun = spent_ns(side)
-                done = go()
-            return spent_ns(side) - begun, done["calls"]
-
-        def check(side: str) -> None:
-            """Judge an output of the stretch that is over, and what it left behind."""
-            what = {"workload": state.name, "variant": side, "outputs": str(examination.file)}
-            with blamed(sides, side):
-                left = processes[side].ask("stretch_outputs", STRETCH_SECONDS, **what)
-            if left["changed"]:
-                raise Wrong(side, str(left["changed"]))
-            if wrong := measurement.processes.judge(state, measurement.setting.draw_of(0), left["drawn"]).get(side):
-                raise Wrong(side, wrong)
-
-        times: dict[str, list[float]] = {side: [] for side in sides}
-        calls = 0
-        asking_ns = {side: statistics.median(stretch(side, 0.0)[0] for _ in range(3)) for side in sides}
-        for block in range(BLOCKS):
-            for side in sides if block % 2 else sides[::-1]:
-                taken_ns, count = stretch(side, BLOCK_SECONDS)
-                times[side].append(max(taken_ns - asking_ns[side], 1) / count)
-                calls += count
-                check(side)
-        ratio = statistics.median(times[comparison.baseline]) / statistics.median(times[comparison.variant])
-        names = {"variant": comparison.variant, "baseline": comparison.baseline}
-        return Confirmed(**names, ratio=ratio, inside=inside, calls=calls)

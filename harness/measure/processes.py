@@ -26,7 +26,6 @@ from llama_workbench.datasets.workloads import Workload
 
 from ..machine.bootstrap import tied
 from ..machine.environment import child_environment, granted_cores, untraced_environment
-from ..machine.lifeline import cpu_ns_of
 from ..worker.channel import CUT_OFF
 from ..worker.watch import tree_of
 
@@ -144,10 +143,6 @@ class WorkerProcess:
     def ready_at(self) -> float:
         """When it had begun (`time.monotonic`); waits for that. Raises WorkerFailed."""
         return float(self._starting.result())
-
-    def cpu_ns(self) -> int:
-        """CPU time of the process so far, all its threads, by the kernel's count."""
-        return cpu_ns_of(self.pid)
 
     def alive(self) -> bool:
         """False once the process has ended."""

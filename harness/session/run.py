@@ -32,7 +32,7 @@ from ..machine.places import called_as
 from ..measure.choosing import set_horizons
 from ..measure.measurement import OVERTIME_SHARE, Measurement
 from ..measure.participants import MeasureError, Progress, Setting
-from ..measure.passes import confirm, kept_apart
+from ..measure.passes import kept_apart
 from ..measure.processes import ALLOCATOR
 from ..metrics.base import PassContext
 from ..metrics.registry import metric_of, metrics
@@ -197,7 +197,6 @@ class Run:
                 return
             rule = self._measure_rounds(measurement, begun)
             hold_to_roof(measurement, self.folder, self.configs)
-            confirm(measurement, rule.ratios())
             self._make_passes(measurement)
             self._look_closer(measurement, partial(differing, rule))
 

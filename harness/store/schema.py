@@ -40,7 +40,6 @@ from .forms import (
     LogLow,
     LogValue,
     Number,
-    Ratio,
     RatioHigh,
     RatioLow,
     RatioValue,
@@ -130,16 +129,6 @@ class TraceDifference(Shape):
     same: Annotated[StrictBool, says("whether both do the same operations")]
     detail: Annotated[Text | None, says("where they differ, in words")] = None
     counts: Annotated[list[tuple[Text, Count, Count]], says("[operation, baseline's calls, variant's]")] = []
-
-
-class Confirmed(Shape):
-    """A ratio that was measured again in fresh processes, timed from outside."""
-
-    variant: Annotated[Text, says("the faster or slower side")]
-    baseline: Annotated[Text, says("what it is compared with")]
-    ratio: Annotated[Ratio, says("t_baseline / t_variant, timed from outside")]
-    inside: Annotated[Ratio, says("the same by the rounds")]
-    calls: Annotated[Count, says("number of calls that were timed")]
 
 
 # What run.json keeps so that a run can go on later: when it was measured, by which code, and how its pairs.
@@ -278,7 +267,6 @@ class ExperimentRecord(Shape):
     facts: Annotated[dict[str, SideFacts], says("how each function ran")] = {}
     traces: Annotated[dict[str, Trace], says("operations by variant")] = {}
     trace_differences: Annotated[list[TraceDifference], says("the pairs whose operations were compared")] = []
-    confirmations: Annotated[list[Confirmed], says("ratios that were measured again")] = []
     excluded: Annotated[list[Excluded], says("variants that were excluded on this workload")] = []
 
 

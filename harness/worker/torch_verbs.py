@@ -7,19 +7,17 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
 
 from llama_workbench.datasets import geometries, tokenizer
 from llama_workbench.datasets.checkpoints import load
-from llama_workbench.datasets.lengths import DECODE_ROOM, longest_call
+from llama_workbench.datasets.lengths import longest_call
 from llama_workbench.datasets.tokenizer import Prompts
 from llama_workbench.datasets.workloads import Workload
 
 from . import model_gating
 from .functions import open_functions
-from .model_gating import ComponentsKind, Drawn, ModelsKind
-from .rounds import output_places
-from .state import Bench, Runner, Worker
+from .model_gating import ComponentsKind, ModelsKind
+from .state import Bench, Worker
 
 # -- the verb `open` for models and parts of a layer -------------------------------------------------------------------
 
@@ -60,50 +58,8 @@ def open_workload(
     }
 
 
-# -- the verbs `stretch` and `stretch_outputs` -------------------------------------------------------------------------
-
-
-def _stretch_of(worker: Worker, workload: str, variant: str) -> tuple[Runner, list[Tensor]]:
-    """The variant's runner for all stretches, and the outputs of the last one."""
-    bench = worker.benches[workload]
-    key = ("stretch", workload, variant)
-    return worker.once(key, lambda: (bench.kind.runner(worker, bench, bench.subjects[variant].variant), []))
-
-
-def stretch(worker: Worker, workload: str, variant: str, seconds: float) -> dict[str, Any]:
-    """As many calls as take about `seconds`, once the parent says to go on. With 0 seconds there are none: that
-    measures what the asking costs."""
-    bench = worker.benches[workload]
-    subject = bench.subjects[variant]
-    assert subject.output is not None
-    with torch.inference_mode():
-        runner, kept = _stretch_of(worker, workload, variant)
-        count = max(round(seconds * 1e9 / subject.call_ns), seconds > 0)
-        if count and (bench.once or bench.workload.kind == "generate"):
-            count = 1
-        elif bench.workload.kind == "decode":
-            count = min(count, DECODE_ROOM // 2)
-        kept[:] = output_places({}, subject.output, count)
-        runner.prepare(bench.workload.tokens, bench.take(count), count)
-        worker.wait()
-        for place in kept:
-            place.copy_(runner.call())
-    return {"calls": count}
-
-
-def stretch_outputs(worker: Worker, workload: str, variant: str, outputs: str) -> dict[str, Any]:
-    """Leave an output of the last stretch in a file for the examiner."""
-    runner, kept = _stretch_of(worker, workload, variant)
-    drawn = Drawn(1)
-    drawn.keep(variant, runner.asked, kept)
-    drawn.end_sub_round()
-    return {"drawn": drawn.write(Path(outputs)), "changed": worker.changed(variant, files=False)}
-
-
 VERBS: Mapping[str, Callable[..., Any]] = {
     "device": lambda worker: worker.device.facts(),
     "open": open_workload,
     "differences": model_gating.differences,
-    "stretch": stretch,
-    "stretch_outputs": stretch_outputs,
 }
