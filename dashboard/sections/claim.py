@@ -270,7 +270,6 @@ def show_advice(screen: Screen, *, decided: bool = False, there: bool = False) -
     with st.expander("How sure, and how it ran"):
         sentences = screen.told | {"How sure": screen.certainty}
         _tell({name: sentences.get(name, "") for name in ("How sure", "As it ran", "What is measured")})
-        blocks.say(screen.between)
 
 
 def _tell(sentences: Mapping[str, str]) -> None:

@@ -24,10 +24,8 @@ from ..stats.samples import (
     Clocks,
     Differences,
     LogTimes,
-    ProcessSpread,
     differences,
     log_times,
-    spread,
     whole_processes,
 )
 from ..store.schema import Control, Environment, ExperimentRecord, Manifest, Noise
@@ -232,12 +230,6 @@ class Evidence:
     def is_dependent(self, comparison: Comparison) -> bool:
         """Whether its processes depend on each other or on the time, so that no interval over them can be trusted."""
         return is_dependent(self.differences(comparison).values)
-
-    def spread(self, comparison: Comparison) -> ProcessSpread | None:
-        """By how much the processes of a comparison differ; None where nothing can be said of it."""
-        workload, variant, baseline, metric = comparison
-        times = self.times(workload, variant, baseline, metric=metric)
-        return spread(times, baseline=baseline, variant=variant)
 
     def processes(self, comparison: Comparison) -> tuple[int, ...]:
         """The number of the process of each of the same."""

@@ -15,7 +15,6 @@ from ..slices import faces
 from ..spec.comparison import TIMES, Comparison
 from ..spec.regions import MARGIN_PERCENT, SECOND_MARGIN_PERCENT
 from ..spec.words import Cause, Word
-from ..stats.samples import ProcessSpread
 from ..store.folder import RunFolder
 from ..store.schema import ExperimentRecord, Manifest, SideEnvironment
 from ..store.verdict_schema import Effect, Verdict
@@ -123,9 +122,8 @@ PLAIN_RATIO = 1.1
 class Screen:
     """One comparison. `explained`: where its difference is, as far as somebody looked. `place`: the input, or the
     workload, in words. `statistic`: the percentile of its calls that is compared; empty for the median. `same`: whether
-    both sides gave the same answers, in words. `spread`: of its processes, where they have several pairs each.
-    `queueing`: that a GPU waited for the host on both sides, in words. `is_dependent`: whether its processes depend on
-    each other. `as_it_ran`: see `side_facts`."""
+    both sides gave the same answers, in words. `queueing`: that a GPU waited for the host on both sides, in words.
+    `is_dependent`: whether its processes depend on each other. `as_it_ran`: see `side_facts`."""
 
     verdict: Verdict
     effect: Effect
@@ -135,7 +133,6 @@ class Screen:
     place: str = ""
     statistic: str = ""
     same: str = ""
-    spread: ProcessSpread | None = None
     queueing: str = ""
     is_dependent: bool = False
     as_it_ran: str = ""
@@ -196,19 +193,6 @@ class Screen:
             verb, way = ("is", "fast") if fast else ("takes", "long")
             return verb, f"{size}{brackets} times as {way}", "as"
         return "is", f"{size} %{brackets} {'faster' if fast else 'slower'}", "than"
-
-    @property
-    def between(self) -> str:
-        """What differs from process to process, apart from what the clock leaves open; empty where it is not known."""
-        if self.spread is None:
-            return ""
-        processes, clock = (f"±{100 * math.expm1(each):.2g} %" for each in (self.spread.processes, self.spread.clock))
-        if not self.spread.processes:
-            return f"Single processes agree within the timing error of each, {clock}."
-        return (
-            f"From one process to the next the ratio changes by {processes} (standard deviation); the timing "
-            f"error within each is {clock}."
-        )
 
     @property
     def way(self) -> Word:
@@ -388,9 +372,9 @@ def _screen(
 ) -> Screen:
     experiment = next((each for each in manifest.experiments if each.workload.name == effect.workload), None)
     comparison = Comparison(effect.workload, effect.variant, effect.baseline)
-    call_ns, faults, spread, queueing = (math.nan, math.nan), (0.0, 0.0), None, ""
+    call_ns, faults, queueing = (math.nan, math.nan), (0.0, 0.0), ""
     if evidence.has(comparison):
-        apart, spread = evidence.differences(comparison), evidence.spread(comparison)
+        apart = evidence.differences(comparison)
         call_ns = apart.call_baseline_ns, apart.call_baseline_ns / (effect.value or math.nan)
         faults, queueing = (apart.faults_baseline, apart.faults_variant), evidence.queueing(comparison) or ""
     if explained is not None:  # the same times as beside its places
@@ -416,7 +400,6 @@ def _screen(
         place,
         statistic,
         same,
-        spread,
         queueing,
         evidence.is_dependent(comparison) if evidence.has(comparison) else False,
         _as_it_ran(experiment, effect, call_ns, faults, manifest.environments),
@@ -467,7 +450,6 @@ def screen_markdown(screen: Screen, to_do: str = "") -> str:
     blocks = [
         f"### {markdown_text(screen.headline)}",
         *(f"**{name}:** {markdown_text(text)}" for name, text in sentences.items()),
-        *([markdown_text(screen.between)] if screen.between else []),
         markdown_rows(
             ("of a call", markdown_cell(effect.baseline), markdown_cell(effect.variant), "change"),
             (list(map(markdown_cell, (each.what, each.before, each.after, each.change))) for each in screen.measures),

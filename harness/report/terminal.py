@@ -121,8 +121,6 @@ def screen_report(screen: Screen, width: int, *, code: bool = True) -> Group:
     effect, explained = screen.effect, screen.explained
     blocks: list[RenderableType] = [Text(screen.headline, style=f"bold {screen.way.look.terminal}".strip())]
     blocks += [Text.assemble((f"{name}: ", "bold"), text) for name, text in screen.told.items()]
-    if screen.between:
-        blocks.append(Text(screen.between, style="dim"))
     table = Table.grid(padding=(0, 2))
     for measure in screen.measures:
         cells = (measure.what, f"{measure.before} → {measure.after}", measure.change)

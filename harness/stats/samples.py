@@ -236,42 +236,6 @@ def differences(times: LogTimes, *, baseline: str, variant: str) -> Differences:
     )
 
 
-LEAST_PROCESSES = 5
-"""With fewer of them that have two pairs each, nothing is said of how they differ."""
-
-
-@dataclass(frozen=True)
-class ProcessSpread:
-    """By how much the processes of one comparison differ."""
-
-    values: tuple[float, ...]  # log t_baseline - log t_variant of each process
-    processes: float  # standard deviation of what a process draws once, in log units; no clock explains it
-    clock: float  # standard deviation of what the pairs of one process leave open of its value, in log units
-
-
-def spread(times: LogTimes, *, baseline: str, variant: str) -> ProcessSpread | None:
-    """Divide the variance of a comparison's processes: what their own pairs leave open, and the rest. None where
-    too few of them have several pairs, or where percentiles are compared. What changes while a process lasts counts
-    as its own.
-
-    The value of a process is the median of its n pairs, whose variance is theirs over n, times π / 2 from three
-    pairs on.
-    """
-    sides = times.of((baseline, variant))
-    kept, valid, _ = _kept(sides)
-    if sides.quantile is not None or not valid.any():
-        return None
-    pairs = np.where(kept, sides.logs[:, :, 0] - sides.logs[:, :, 1], np.nan)[valid]
-    pairs = pairs[(~np.isnan(pairs)).sum(axis=1) > 1]
-    if len(pairs) < LEAST_PROCESSES:
-        return None
-    values, counts = np.nanmedian(pairs, axis=1), (~np.isnan(pairs)).sum(axis=1)
-    inefficiency = np.where(counts > 2, math.pi / 2, 1.0)
-    clock = float(np.mean(inefficiency * np.nanvar(pairs, axis=1, ddof=1) / counts))
-    rest = max(float(np.var(values, ddof=1)) - clock, 0.0)
-    return ProcessSpread(tuple(map(float, values)), math.sqrt(rest), math.sqrt(clock))
-
-
 def call_ns(times: LogTimes) -> NDArray[np.float64]:
     """Nanoseconds a call of the one variant of these times, one number a process: its sub-rounds' median."""
     kept, valid, _ = _kept(times)

@@ -28,7 +28,7 @@ from llama_workbench.harness.measure.processes import WorkerFailed, WorkerProces
 from llama_workbench.harness.plan.options import Options, Request
 from llama_workbench.harness.session import run as session
 from llama_workbench.harness.spec.sample import Round, Sample
-from llama_workbench.harness.stats.samples import LogTimes, differences, log_times_of_rounds, spread
+from llama_workbench.harness.stats.samples import differences, log_times_of_rounds
 from tests.measure.test_measure import FixedRounds
 from tests.runs import Quiet, short_sessions
 
@@ -234,37 +234,6 @@ def test_the_horizon_is_known_by_costs_and_kept(tmp_path: Path, monkeypatch: pyt
         assert state.horizon == horizons[-1], "a run that goes on keeps it"
     assert horizons == sorted(horizons) and (horizons[0], horizons[-1]) == (LEAST_PROCESSES, MOST_PROCESSES)
     assert len(set(horizons)) > 2
-
-
-# -- how processes differ ----------------------------------------------------------------------------------------------
-
-
-def drawn(count: int, pairs: int, processes: float, clock: float, quantile: float | None = None) -> LogTimes:
-    """Times of two sides whose log ratio is 0.2 and moves by `processes` a process, by `clock` a pair."""
-    draw = np.random.default_rng(7)
-    logs = np.zeros((count, pairs, 2))
-    logs[:, :, 0] = 0.2 + draw.normal(0, processes, (count, 1)) + draw.normal(0, clock, (count, pairs))
-    rounds = tuple((number, 0) for number in range(count))
-    return LogTimes(("old", "new"), rounds, logs, np.zeros_like(logs), np.ones_like(logs), quantile)
-
-
-@pytest.mark.parametrize("pairs", [2, 3, 25])
-@pytest.mark.parametrize(("processes", "clock"), [(0.03, 0.01), (0.01, 0.03), (0.02, 0.0), (0.0, 0.02)])
-def test_what_differs_between_processes_is_told_from_what_the_clock_leaves_open(
-    pairs: int, processes: float, clock: float
-) -> None:
-    found = spread(drawn(2000, pairs, processes, clock), baseline="old", variant="new")
-    assert found is not None and len(found.values) == 2000 and np.mean(found.values) == pytest.approx(0.2, abs=0.003)
-    of_a_process = clock * {2: 0.707, 3: 0.670, 25: 0.248}[pairs]  # of a median of so many, from tables
-    assert found.clock == pytest.approx(of_a_process, rel=0.1)
-    assert found.processes == pytest.approx(processes, rel=0.1, abs=0.4 * of_a_process)
-
-
-def test_where_processes_say_nothing_of_themselves_nothing_is_told() -> None:
-    assert spread(drawn(40, 1, 0.02, 0.01), baseline="old", variant="new") is None
-    assert spread(drawn(4, 20, 0.02, 0.01), baseline="old", variant="new") is None
-    assert spread(drawn(40, 20, 0.02, 0.01, quantile=0.9), baseline="old", variant="new") is None
-    assert spread(drawn(40, 20, 0.02, 0.01), baseline="old", variant="another") is None
 
 
 # -- passes ------------------------------------------------------------------------------------------------------------
