@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 
 from llama_workbench.harness.baselines.thresholds import DEFAULTS
 from llama_workbench.harness.evidence.effect import ALPHA
-from llama_workbench.harness.stats.change_points import change_points
 from llama_workbench.harness.stats.confidence import running_bounds
 from llama_workbench.harness.stats.means import trimmed_mean
 
@@ -74,21 +73,6 @@ def main(pairs: int) -> None:
             passes, _ = told(processes, percent, 0, pairs // 10, rng)
             _, fails = told(processes, percent, 5, pairs // 10, rng)
             sys.stdout.write(f"  processes vary by {percent:g} %, {processes} of them: {passes:.0%}, {fails:.0%}\n")
-    sys.stdout.write("histories of 24 runs without a change, and with one of so many standard deviations of a run\n")
-    rng = np.random.default_rng(2)
-    for size, last, of_row in (
-        (0.0, 0, 10),
-        (2.0, 12, 100),
-        (3.0, 12, 100),
-        (3.0, 4, 100),
-        (5.0, 4, 100),
-        (5.0, 3, 100),
-    ):
-        histories = rng.standard_normal((pairs // of_row, 24))
-        histories[:, 24 - last :] += size
-        cuts = [change_points(values, alpha=ALPHA, seed=number) for number, values in enumerate(histories)]
-        some, right = sum(map(bool, cuts)) / len(cuts), sum(24 - last in each for each in cuts) / len(cuts)
-        sys.stdout.write(f"  {size:g}, in the last {last} runs: {some:.1%} have a change point, {right:.0%} there\n")
 
 
 if __name__ == "__main__":

@@ -1,5 +1,5 @@
 """The course of runs over time, as ratios to the reference benchmark, which is never edited: a variant's in each run,
-where runs cannot be compared, where it changed for good, and what became of a claim."""
+where runs cannot be compared, and what became of a claim."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ import numpy as np
 import plotly.graph_objects as go
 import streamlit as st
 
-from llama_workbench.harness.baselines.course import ChangePoint, DatedRun, change_points_of
 from llama_workbench.harness.baselines.regressions import why_not
 from llama_workbench.harness.machine.environment import comparable
 from llama_workbench.harness.report.standings import read_standings
@@ -46,9 +45,11 @@ class Past:
     standings: Standings
 
     @property
-    def dated(self) -> DatedRun:
-        """It in a course."""
-        return DatedRun(self.entry.name, self.standings)
+    def code(self) -> str:
+        """What runs of the same code share: its commit. Where that is unknown, or files differed from it, the name of
+        the run, which nothing shares."""
+        commit = self.standings.environment.get("commit") or {}
+        return str(commit["id"])[:10] if commit.get("id") and commit.get("dirty") is False else self.entry.name
 
 
 @dataclass(frozen=True)
@@ -82,7 +83,7 @@ class Break:
 
 
 def show(listed: Sequence[Entry]) -> None:
-    """A variant's time in each run, where it changed, and what became of a claim."""
+    """A variant's time in each run, and what became of a claim."""
     oldest_first = entries.without_copies([entry for entry in listed if not entry.is_fleet])[::-1]
     show_course(oldest_first)
     show_claim(oldest_first)
@@ -112,9 +113,8 @@ def show_course(runs: Sequence[Entry]) -> None:
     with right:
         variant = state.choose("Variant", variants, "variant")
     points, breaks = points_of(pasts, workload, variant)
-    steps = steps_of(key, workload, variant, pasts)
     if points:
-        drawn = timeline(points, breaks, [step.first_run for step in steps], state.colours())
+        drawn = timeline(points, breaks, state.colours())
         blocks.plot(drawn, timeline_text(shown[workload], variant, points, breaks), "timeline")
         show_meaning(points)
     else:
@@ -122,7 +122,6 @@ def show_course(runs: Sequence[Entry]) -> None:
             f"No run has a number for {variant} on {shown[workload]}: nothing was timed in the same rounds with it."
         )
     show_breaks(breaks)
-    show_steps(steps)
 
 
 @st.cache_resource(max_entries=1024, show_spinner=False)
@@ -143,12 +142,6 @@ def read_pasts(
         except RunError as error:
             problems.append(f"{entry.name}: {words.problem(error)}")
     return pasts, problems
-
-
-@st.cache_resource(max_entries=256, show_spinner="Looking for change points …")
-def steps_of(key: str, workload: str, variant: str, _pasts: Sequence[Past]) -> list[ChangePoint]:
-    """Where the variant changed for good. `key` identifies the runs, as in `read_pasts`."""
-    return change_points_of([past.dated for past in _pasts], (workload, variant))
 
 
 def show_meaning(points: Sequence[Point]) -> None:
@@ -176,30 +169,6 @@ def show_breaks(breaks: Sequence[Break]) -> None:
         f"itself, so a step there says nothing about the code. Why{newest}:",
         lines[: -MOST_TOLD - 1 : -1],
     )
-
-
-def show_steps(steps: Sequence[ChangePoint]) -> None:
-    blocks.header("Change points", anchor="change-points")
-    st.caption(
-        "Where all runs together say that the variant changed for good (a red line in the picture): runs of one commit "
-        "are put together, and a change lies between two commits. A history without a change shows one "
-        "with at most 1 % probability. A step is found once three runs follow it."
-    )
-    if not steps:
-        st.text("No change point.")
-        return
-    rows = [
-        {
-            "from": step.before,
-            "to": step.after,
-            "change of its time": step.change_text(),
-            "runs before": step.runs_before,
-            "runs after": step.runs_after,
-            "first run": step.first_run,
-        }
-        for step in reversed(steps)
-    ]
-    blocks.table(rows, "Change points of the variant, newest first, with the commits beside each and its size")
 
 
 def show_claim(runs: Sequence[Entry]) -> None:
@@ -254,7 +223,7 @@ def points_of(pasts: Sequence[Past], workload: str, variant: str) -> tuple[list[
             reasons += filter(None, [why_not(key, before.standings, past.standings)])
         if before is not None and reasons:
             breaks.append(Break(len(groups), before.entry.name, past.entry.name, tuple(reasons)))
-        if before is not None and not reasons and before.dated.code == past.dated.code:
+        if before is not None and not reasons and before.code == past.code:
             groups[-1].append(past)
         else:
             groups.append([past])
@@ -268,7 +237,7 @@ def _point(group: Sequence[Past], key: Key) -> Point:
         for past, time in zip(group, times, strict=True)
     )
     return Point(
-        name=first.entry.name if len(group) == 1 else f"{first.dated.code} ({len(group)} runs)",
+        name=first.entry.name if len(group) == 1 else f"{first.code} ({len(group)} runs)",
         runs=tuple(past.entry.name for past in group),
         started=first.entry.summary.started,
         interval=_mean([time.interval for time in times]),
@@ -299,13 +268,10 @@ KINDS = {
 """Marker and legend of each kind of point."""
 
 
-def timeline(
-    points: Sequence[Point], breaks: Sequence[Break], steps: Sequence[str] = (), colours: Palette = LIGHT
-) -> go.Figure:
+def timeline(points: Sequence[Point], breaks: Sequence[Break], colours: Palette = LIGHT) -> go.Figure:
     """One point a run, oldest left, evenly spaced; log y axis, up is faster. Raises ValueError without points.
 
-    The line stops at a break, a numbered dotted upright. `steps`: names of the first runs behind a change point, a red
-    upright. An open interval has no bar.
+    The line stops at a break, a numbered dotted upright. An open interval has no bar.
     """
     if not points:
         raise ValueError("no runs to draw")
@@ -321,8 +287,6 @@ def timeline(
     in_break: Layout = {"xref": "x", "xanchor": "center", "yref": "paper", "font": {"size": SMALL, "color": orange}}
     numbers = [note(each.index - 0.5, 0.98, str(number), colours) | in_break for number, each in enumerate(breaks, 1)]
     uprights = [(each.index - 0.5, orange, "dot") for each in breaks]
-    behind = (index for index, point in enumerate(points) if not {*point.runs}.isdisjoint(steps))
-    uprights += [(index - 0.5, colours.verdict["red"], "solid") for index in behind]
     ticks = sorted({round(place) for place in np.linspace(0, len(points) - 1, min(MOST_TICKS, len(points)))})
     labels = {place: words.label(when(points[place].started), 20) for place in ticks}
     against = points[-1].against

@@ -98,7 +98,7 @@ def test_no_command_says_that_their_machines_differ(gone_on: Home) -> None:
     assert agreed.returncode == 0 and NOT_COMPARABLE not in agreed.stdout, agreed.stdout + agreed.stderr
     sessions = gone_on.workbench("compare", *[f"results/runs/{name}" for name in ("first", "second", "first")])
     assert sessions.returncode == 0 and NOT_COMPARABLE not in sessions.stdout, sessions.stderr
-    for words in (["history"], ["show", "results/runs/first"], ["judge", "results/runs/first"], ["runs"]):
+    for words in (["show", "results/runs/first"], ["judge", "results/runs/first"], ["runs"]):
         done = gone_on.workbench(*words)
         assert done.returncode == 0, done.stdout + done.stderr
 

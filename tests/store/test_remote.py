@@ -323,7 +323,6 @@ def test_verbs_take_a_url_for_a_run(run: RunFolder) -> None:
     [listed] = json.loads(said("runs", "s3://bucket/verbs/", "--json"))
     assert (listed["path"], listed["status"], listed["problem"]) == (there, "complete", None)
     assert "new" in said("runs", "s3://bucket/verbs")
-    assert said("history", "s3://bucket/verbs") == "No change point in 1 runs."
     refused = said("resume", there, code=2)
     assert f"{there}: a run goes on in a folder of this machine" in refused
     assert f"workbench publish {there} results/runs/NAME" in refused
