@@ -309,8 +309,10 @@ class Session:
             pytest.exit(f"nothing to measure: {problem}", returncode=SessionExit.NOTHING)
         try:
             with closing(progress_on(_console(config))) as progress:
-                run = self.fleet or runs.Run(plan, self.options, progress, self.earlier)
-                self.result = run.measure(progress) if self.fleet else run.measure()
+                if self.fleet:
+                    self.result = self.fleet.measure(progress)
+                else:
+                    self.result = runs.Run(plan, self.options, progress, self.earlier).measure()
         except runs.USER_ERRORS as error:
             pytest.exit(f"could not measure: {error}", returncode=SessionExit.NOT_MEASURED)
         if self.result.interrupted:
