@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from itertools import combinations
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -13,7 +12,18 @@ import typer
 from llama_workbench.harness.spec.words import VerbExit
 
 from ..results import find_run
-from .shared import MOST_USED, AsJson, Failure, Listed, ends, print_json, show, warn_changed, write_file
+from .shared import (
+    MOST_USED,
+    AsJson,
+    Failure,
+    Listed,
+    ends,
+    print_json,
+    run_of_one_machine,
+    show,
+    warn_changed,
+    write_file,
+)
 
 if TYPE_CHECKING:
     from llama_workbench.harness.baselines.regressions import RunComparison
@@ -71,9 +81,8 @@ def command(
     With --repeat, or with three runs or more: do repeat runs of the same command contradict each other?
 
     Each variant's time is compared relative to the reference benchmark, which both runs timed. So the runs may be from
-    different days. If BASE has baselines of several machine types (workbench baseline save), the one of NEW's machine
-    type is used; if there is none, a note says so. On another machine, torch or device the answer is "inconclusive" at
-    best. The table also has instructions (runs with --count-instructions) and memory (runs with --profile).
+    different days. On another machine, torch or device the answer is "inconclusive" at best. The table also has
+    instructions (runs with --count-instructions) and memory (runs with --profile).
 
     \b
     Exit codes:
@@ -139,7 +148,7 @@ def command(
     thresholds = read_thresholds(Path.cwd())
     thresholds = thresholds.model_copy(update={"gate": gate_of(gate)}) if gate else thresholds
     thresholds = thresholds.model_copy(update={"time": threshold}) if threshold is not None else thresholds
-    comparison = _compared(find_run(runs[0]), find_run(runs[1]), thresholds)
+    comparison = _compared(*map(run_of_one_machine, runs), thresholds)
     if markdown is not None:
         write_file(markdown, to_markdown(comparison))
     if as_json:
@@ -150,20 +159,17 @@ def command(
 
 
 def _compared(base: RunFolder, new: RunFolder, thresholds: Thresholds) -> RunComparison:
-    """A run against the baseline of its machine type."""
+    """A run against an earlier one."""
     from llama_workbench.harness.baselines.regressions import compare
-    from llama_workbench.harness.baselines.saved import matching
     from llama_workbench.harness.profilers.peak_memory import MEMORY
     from llama_workbench.harness.slices import faces
     from llama_workbench.harness.store.files import MANIFEST, STANDINGS
 
-    base, name, note = matching(base, new)
     counted = {"memory": MEMORY, **{face.WHAT: face.FILE for face in faces("beside")}}
     decide = [file for what, file in counted.items() if what in thresholds.gate]
     for run in (base, new):
         warn_changed(run, read=(MANIFEST, STANDINGS, *decide))
-    comparison = compare(base, new, thresholds=thresholds)
-    return replace(comparison, base=name, notes=(*filter(None, [note]), *comparison.notes))
+    return compare(base, new, thresholds=thresholds)
 
 
 def _compare_repeats(runs: Sequence[RunFolder], as_json: bool) -> None:

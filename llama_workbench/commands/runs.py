@@ -100,12 +100,9 @@ baseline = typer.Typer(
 def save_baseline(
     run: RunArgument,
     name: Annotated[str, typer.Argument(metavar="NAME", help="Name of the saved baseline, such as main, or its URL.")],
-    force: Annotated[bool, typer.Option("--force", help="Replace the one of this machine type.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Replace an earlier one.")] = False,
 ) -> None:
     """Save a run as a baseline: copy its folder to results/baselines/NAME.
-
-    A name can have one baseline for each machine type. Save a run of each under the same name, and `workbench compare`
-    picks the one of its own machine type. With --force the one of the same machine type is replaced.
 
     The run must be complete and have verdicts, and all its files must be readable. The copy is checked before it gets
     its name. The logs of its processes are not copied, because they contain paths of this machine. With a URL (s3, gs,
@@ -117,8 +114,7 @@ def save_baseline(
       workbench compare main NEW
       workbench baseline save RUN s3://bucket/baselines/main
     """
-    from llama_workbench.harness.baselines.saved import baselines_of, check, save
-    from llama_workbench.harness.store.folder import RunFolder
+    from llama_workbench.harness.baselines.saved import check, save
     from llama_workbench.harness.store.remote import is_url, put
 
     if is_url(name):
@@ -130,9 +126,7 @@ def save_baseline(
         saved = save(find_run(run), name, under=BASELINES, force=force)
     except ValueError as error:
         raise Failure(str(error)) from error
-    kinds = baselines_of(RunFolder(BASELINES / name))
-    count = f"; {len(kinds)} machine types under this name" if len(kinds) > 1 else ""
-    show(Text(f"{saved.path} (compare with it: workbench compare {name} NEW){count}"))
+    show(Text(f"{saved.path} (compare with it: workbench compare {name} NEW)"))
 
 
 COMMANDS = {

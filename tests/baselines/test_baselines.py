@@ -13,11 +13,9 @@ from typing import Any
 import pytest
 
 from llama_workbench.commands.app import main
-from llama_workbench.harness.baselines.saved import baselines_of, matching, save
-from llama_workbench.harness.machine.environment import comparable
+from llama_workbench.harness.baselines.saved import save
 from llama_workbench.harness.store.files import RunError
 from llama_workbench.harness.store.folder import RunFolder, describe
-from tests.commands.test_cli import command, output
 from tests.runs import ENVIRONMENT, write_run
 
 OTHER = {"cpu_flags": [*ENVIRONMENT["cpu_flags"], "avx_vnni"]}
@@ -138,81 +136,3 @@ def test_the_commands_save_and_compare(run: RunFolder, tmp_path: Path, monkeypat
     assert "no regression" in said("compare", "main", str(run.path))
     assert "--force" in said("baseline", "save", str(run.path), "main", code=2)
     assert "cannot be the name" in said("baseline", "save", str(run.path), "../main", code=2)
-
-
-# -- baselines of several machine types --------------------------------------------------------------------------------
-
-
-def test_a_baseline_of_a_machine_by_the_same_name_says_what_differs(tmp_path: Path) -> None:
-    silent = {"cpu_model": "ARM Neoverse", "malloc": None}
-    save(a_run(tmp_path / "old", environment=silent | {"malloc": {}}), "main", under=tmp_path)
-    _, _, note = matching(RunFolder(tmp_path / "main"), a_run(tmp_path / "new", 1, environment=silent))
-    assert "no run of this machine type; the nearest one differs: malloc: as shipped against unknown. Keep one" in note
-
-
-def test_a_name_has_a_baseline_for_each_kind_of_machine(tmp_path: Path) -> None:
-    under = tmp_path / "results/baselines"
-    old, other = a_run(tmp_path / "old"), a_run(tmp_path / "other", 1, environment=OTHER)
-    third = a_run(tmp_path / "third", 2, environment={"cpu_model": "ARM Neoverse"})
-    first = save(old, "main", under=under)
-    second = save(other, "main", under=under)
-    assert first.path == under / "main" and second.path.parent == under / "main/machines"
-    assert [path.name for path in under.iterdir()] == ["main"]
-    for run in (old, other):
-        again = a_run(tmp_path / "again", 5, environment=run.read_manifest()["environment"])
-        found, _, note = matching(RunFolder(under / "main"), again)
-        assert found.digest() == run.digest() and not note
-        assert not comparable(found.read_manifest()["environment"], again.read_manifest()["environment"])
-        shutil.rmtree(again.path)
-    _, _, note = matching(RunFolder(under / "main"), third)
-    assert "no run of this machine type; the nearest one differs: CPU: Simulated CPU against ARM Neoverse" in note
-    with pytest.raises(RunError, match="--force"):
-        save(other, "main", under=under)
-    with pytest.raises(RunError, match="--force"):
-        save(old, "main", under=under)
-    newer = a_run(tmp_path / "newer", 7)
-    save(newer, "main", under=under, force=True)  # the first of its kind; the others stay
-    kept = baselines_of(RunFolder(under / "main"))
-    assert [each.digest() for each in kept] == [newer.digest(), other.digest()]
-    updated = a_run(tmp_path / "updated", 8, environment=OTHER | {"torch": "2.14.0"})
-    save(updated, "main", under=under, force=True)  # the same machine, whatever its torch
-    assert [each.digest() for each in baselines_of(RunFolder(under / "main"))][1:] == [updated.digest()]
-
-
-@pytest.mark.parametrize(
-    ("change", "is_same"),
-    [
-        ({"cpu_model": "AMD EPYC 9554 64-Core Processor"}, False),
-        ({"device": {"kind": "cuda", "name": "NVIDIA H100"}}, False),
-        ({"cgroup_quota_cores": 1.5}, False),
-        ({"machine": "aarch64"}, False),
-        ({"malloc": {}}, False),
-        ({"torch": "2.14.0"}, True),
-        ({"libc": "glibc 2.99"}, True),
-        ({"load_average": [9.0], "kernel": "7"}, True),
-    ],
-)
-def test_what_makes_a_machine_type(change: dict[str, Any], is_same: bool, tmp_path: Path) -> None:
-    runs = [a_run(tmp_path / str(seed), seed, rounds=8, environment=facts) for seed, facts in enumerate(({}, change))]
-    save(runs[0], "main", under=tmp_path / "kept")
-    save(runs[1], "main", under=tmp_path / "kept", force=True)
-    assert len(baselines_of(RunFolder(tmp_path / "kept" / "main"))) == 2 - is_same
-
-
-def test_the_commands_pick_the_matching_baseline(tmp_path: Path) -> None:
-    slower = {"prefill-15m-t128/team005_hybrid": 1.25}
-    home = tmp_path / "results/runs"
-    a_run(home / "old", rounds=40)
-    a_run(home / "other", 1, environment=OTHER, factors=slower, rounds=40)
-    a_run(home / "now", 2, environment=OTHER, factors=slower, rounds=40)
-    a_run(home / "arm", 3, environment={"cpu_model": "ARM Neoverse"}, rounds=40)
-    output("baseline", "save", "old", "main", cwd=tmp_path)
-    before = command("compare", "main", "now", "--json", cwd=tmp_path)
-    assert before.returncode == 2 and not json.loads(before.stdout)["same_machine"]
-    assert "2 machine types" in " ".join(output("baseline", "save", "other", "main", cwd=tmp_path).split())
-    found = json.loads(output("compare", "main", "now", "--json", cwd=tmp_path))
-    assert found["same_machine"] and found["base"].startswith("main (simulated-cpu-2c-")
-    assert command("compare", "main", "old", cwd=tmp_path).returncode == 0
-    other = command("compare", "main", "arm", "--json", cwd=tmp_path)
-    notes = json.loads(other.stdout)["notes"]
-    assert other.returncode == 2 and "against ARM Neoverse" in notes[0]

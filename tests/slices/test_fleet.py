@@ -1,4 +1,4 @@
-"""Runs of several machines: combined, judged, reported and shown; baselines of several kinds of machines."""
+"""Runs of several machines: combined, judged, reported and shown."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import llama_workbench as wb
-from llama_workbench.harness.baselines.saved import baselines_of, matching, save
+from llama_workbench.harness.baselines.saved import save
 from llama_workbench.harness.evidence.effect import how_many
 from llama_workbench.harness.report.outcome import outcome
 from llama_workbench.harness.report.text import run_notes
@@ -281,7 +281,7 @@ def test_the_commands(measured: list[RunFolder], tmp_path: Path, monkeypatch: py
     assert done.returncode == 0, done
     assert "Another CPU, 2 cores #1" in page.read_text()
     assert "cannot be combined" in fails("combine", folders[0], a_torch(tmp_path), cwd=tmp_path)
-    assert "run of several machines: compare that of one" in fails("compare", folders[0], "all", cwd=tmp_path)
+    assert "a run of several machines; name one of the runs in" in fails("compare", folders[0], "all", cwd=tmp_path)
 
 
 def a_torch(folder: Path) -> str:
@@ -295,13 +295,11 @@ def test_a_notebook_reads_a_fleet(fleet: FleetFolder) -> None:
     assert set(opened.effects["machine"]) == {each.kind for each in fleet.machines()}
 
 
-def test_a_fleet_is_a_baseline_of_all_its_kinds(fleet: FleetFolder, measured: list[RunFolder], tmp_path: Path) -> None:
-    save(fleet.run, "main", under=tmp_path)
-    assert len(baselines_of(RunFolder(tmp_path / "main"))) == 3
-    assert matching(RunFolder(tmp_path / "main"), measured[0])[0].digest() == measured[0].digest()
-    with pytest.raises(RunError, match="stays whole"):
-        save(measured[0], "main", under=tmp_path, force=True)
-    save(fleet.run, "main", under=tmp_path, force=True)
+def test_a_fleet_is_no_baseline_and_one_of_its_machines_is(fleet: FleetFolder, tmp_path: Path) -> None:
+    with pytest.raises(RunError, match="a run of several machines cannot be a baseline"):
+        save(fleet.run, "main", under=tmp_path)
+    machine = next(each for each in fleet.machines() if each.folder)
+    save(RunFolder(fleet.path / str(machine.folder)), "main", under=tmp_path)
 
 
 # -- measured for real -------------------------------------------------------------------------------------------------
