@@ -148,7 +148,8 @@ def command(
     thresholds = read_thresholds(Path.cwd())
     thresholds = thresholds.model_copy(update={"gate": gate_of(gate)}) if gate else thresholds
     thresholds = thresholds.model_copy(update={"time": threshold}) if threshold is not None else thresholds
-    comparison = _compared(*map(run_of_one_machine, runs), thresholds)
+    base, new = map(run_of_one_machine, runs)
+    comparison = _compared(base, new, thresholds)
     if markdown is not None:
         write_file(markdown, to_markdown(comparison))
     if as_json:
