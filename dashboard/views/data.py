@@ -30,7 +30,7 @@ from llama_workbench.harness.spec.dispute import Dispute
 from llama_workbench.harness.spec.words import Word
 from llama_workbench.harness.stats.confidence import Interval
 from llama_workbench.harness.store import schema
-from llama_workbench.harness.store.files import CLAIMS, MANIFEST, VERDICTS, RunError
+from llama_workbench.harness.store.files import CLAIMS, VERDICTS, RunError
 from llama_workbench.harness.store.folder import RunFolder
 from llama_workbench.harness.store.forms import JsonFile, Shape, Text
 from llama_workbench.harness.store.verdict_schema import Effect, Verdict
@@ -254,7 +254,6 @@ def read_run(path: Path) -> Run:
     memory = read_or_none(folder, MEMORY, problems)
     profiles = read_or_none(folder, py_spy.PROFILES, problems)
     noise = manifest.noise or schema.Noise()
-    problems += [f"{MANIFEST}: {problem}" for problem in noise.damaged]
     names = workloads.distinct({one.workload.name: workloads.named(one.workload) for one in manifest.experiments})
     return Run(
         path=path,

@@ -131,20 +131,6 @@ def check(form: TypeAdapter[Any], value: Any) -> Any:
         raise Fault(faults(error, value)[0]) from error
 
 
-def without_damaged(content: Any, key: str, kind: type) -> Any:
-    """An object without the entries of its list `key` that are not of this kind; its "damaged" says what is wrong."""
-    if not isinstance(content, dict) or not isinstance(content.get(key), list):
-        return content
-    sound, damaged = [], []
-    for index, entry in enumerate(content[key]):
-        try:
-            check(_form_of(kind), entry)
-            sound.append(entry)
-        except Fault as fault:
-            damaged.append(f"entry {index} of {key} is damaged and left out ({fault})")
-    return {**content, key: sound, "damaged": damaged}
-
-
 def has_form(form: TypeAdapter[Any]) -> AfterValidator:
     """The value stays as it is, but must be in this form."""
 

@@ -20,7 +20,6 @@ from pydantic import (
     WrapValidator,
     model_validator,
 )
-from pydantic.json_schema import SkipJsonSchema
 
 from ..calls.environments import in_words
 from ..machine.environment import device_kind
@@ -52,7 +51,6 @@ from .forms import (
     has_form,
     plain,
     says,
-    without_damaged,
 )
 from .verdict_schema import Machine, Spending
 
@@ -345,17 +343,11 @@ class Control:
 
 @dataclass(frozen=True)
 class Noise:
-    """The controls of a run, and what they show in one line. `damaged`: what is wrong with those that are left out."""
+    """The controls of a run, and what they show in one line."""
 
     controls: Annotated[tuple[Control, ...], says("every A/A check")] = ()
     line: Annotated[Text, says("the summary")] = ""
     typical: Annotated[Amount, ABSENT, says("log units by which A/A checks differ typically")] = 0.0
-    damaged: Annotated[tuple[Text, ...], Field(exclude=True), SkipJsonSchema()] = ()
-
-    @model_validator(mode="before")
-    @classmethod
-    def _leave_out_damaged(cls, content: Any) -> Any:
-        return without_damaged(content, "controls", Control)
 
 
 def _dispute_as_read(stored: Any, read: Callable[[Any], Dispute]) -> Dispute:

@@ -147,8 +147,6 @@ def test_noise_comes_back_from_the_manifest_as_it_was_judged(run: data.Run) -> N
         ],
         "line": written["line"],
     }
-    damaged = TypeAdapter(Noise).validate_python({"controls": [{"workload": "w"}, *written["controls"]]})
-    assert len(damaged.controls) == len(written["controls"]) and "left out" in damaged.damaged[0]
 
 
 def test_samples_of_some_variants_are_those_of_all(tmp_path: Path) -> None:

@@ -179,24 +179,12 @@ def test_the_page_tells_how_far_a_run_can_be_trusted(page: Opener, tmp_path: Pat
     assert len(alts(app)) == 1 and len(alts(page(tmp_path, run="one", **UNFOLDED))) == 2
 
 
-def test_a_damaged_control_leaves_the_others(tmp_path: Path) -> None:
-    folder = runs.write_run(tmp_path / "one", rounds=30)
-    manifest = folder.read_manifest()
-    whole = data.read_run(folder.path)
-    manifest["noise"]["controls"][1]["rounds"] = "many"
-    folder.write_json("run.json", manifest)
-    run = data.read_run(folder.path)
-    assert run.noise.controls == whole.noise.controls[:1] + whole.noise.controls[2:] and run.noise.line
-    [problem] = run.problems
-    assert problem.startswith("run.json: entry 1 of controls is damaged and left out (rounds = 'many', expected")
-
-
 def test_a_damaged_run_is_shown_as_far_as_it_goes(page: Opener, tmp_path: Path) -> None:
     run = runs.write_run(tmp_path / "runs" / "one", rounds=30)
     manifest = run.read_manifest()
     twice = pq.read_table(run.path / "samples.parquet")
     pq.write_table(pa.concat_tables([twice, twice]), run.path / "samples.parquet")
-    run.write_json("run.json", manifest | {"noise": {"controls": [{"low": "x"}, 3]}, "environment": {}})
+    run.write_json("run.json", manifest | {"environment": {}})
     app = page(tmp_path)
     assert not app.exception
     assert "samples.parquet" in everything(app) and "cannot be read here" in everything(app)

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pydantic import TypeAdapter
 
 from llama_workbench.dashboard.views import data, entries
 from llama_workbench.datasets.files import parse_json, parse_toml, short
@@ -267,14 +266,6 @@ def test_a_run_that_has_not_ended_is_read_without_a_word(tmp_path: Path) -> None
             read(run)
 
 
-def test_a_damaged_control_is_left_out_with_what_is_wrong_and_the_others_stay() -> None:
-    kept = RunFolder(REPOSITORY / "results" / "baselines" / "reference").read_manifest()["noise"]
-    first, second, third = kept["controls"][:3]
-    noise = TypeAdapter(schema.Noise).validate_python({"controls": [first, second | {"low": "x"}, third]})
-    assert [control.variant for control in noise.controls] == [first["variant"], third["variant"]]
-    assert noise.damaged == ("entry 1 of controls is damaged and left out (low = 'x', expected a valid number)",)
-
-
 # -- journals ----------------------------------------------------------------------------------------------------------
 
 
@@ -325,6 +316,7 @@ def test_rounds_that_run_json_counted_and_the_journal_lacks_are_told(tmp_path: P
         ("run.json", '"alpha": 0.01', '"alpha": 1.5', "alpha = 1.5, expected less than 1"),
         ("run.json", '"hidden_size": 288', '"hidden_size": "x"', "checkpoints.15m.hidden_size = 'x', expected a valid"),
         ("run.json", '"tokens": 128', '"tokens": -1', "experiments[0].workload.tokens = -1, expected greater"),
+        ("run.json", '"fired": ', '"fired": "x", "was": ', "noise.controls[0].fired = 'x', expected a valid boolean"),
     ],
 )
 def test_a_wrong_value_is_named_with_its_place(tmp_path: Path, name: str, old: str, new: str, said: str) -> None:
