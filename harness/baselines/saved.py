@@ -46,7 +46,7 @@ def check(run: RunFolder) -> None:
         raise RunError(run.path, problem, f"Save those of single machines: {run.path / HOME}")
     if (status := manifest.status) != "complete":
         problem = f"the run is {status}, and a baseline must be complete"
-        raise RunError(run.path, problem, f"Finish it: workbench resume {run.path}")
+        raise RunError(run.path, problem, f"Finish it: pytest --benchmark --continue {run.path}")
     for changed in run.changed():
         raise changed
     run.records(VERDICTS)

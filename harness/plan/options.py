@@ -1,7 +1,7 @@
 """Every option of `pytest --benchmark`: one line says its name, type, default and help, and where else it goes.
 
-From these lines are made the options of pytest, those of `workbench resume` and other verbs, what a node of a cluster
-is sent, and what a run that goes on keeps. Nothing heavy is imported here: each session of pytest reads it.
+From these lines are made the options of pytest and those of verbs, what a node of a cluster is sent, and what a run
+that goes on keeps. Nothing heavy is imported here: each session of pytest reads it.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class Option:
     usual: Any = None  # what is typed where nothing is
     bare: str | None = None  # what is meant where the name stands alone, of an option that may have a value
     read: Callable[[Any], Any] | None = None  # a word that was typed → the value; ValueError says what is expected
-    again: str | None = None  # what `workbench resume` says of it, empty where that has no such option
+    again: bool = False  # may be given again to a run that goes on
     asks: bool = False  # says what is measured
     repeated: bool = False  # belongs to the command that measures one claim of a run again
     also: str = ""  # a second name
@@ -171,15 +171,15 @@ class Start:
     """How a session begins: anew or with an earlier run, and where."""
 
     benchmark: bool = flag("benchmark",
-        "measure, and print verdicts, instead of running tests (with no other option: the quick claims)", again="")
+        "measure, and print verdicts, instead of running tests (with no other option: the quick claims)", again=True)
     goes_on: str | None = single("continue",
         "resume RUN, which was cut off or has inconclusive verdicts: its plan, its folder and its finished rounds are "
         "kept. Example: --continue results/runs/ID",
-        metavar="RUN", again="", asks=True)
+        metavar="RUN", again=True, asks=True)
     on: str | None = single("on",
         "measure on the nodes of a Ray cluster: ray (this machine belongs to it) or ray://HEAD (default: this machine "
         "alone). Example: --on ray",
-        metavar="CLUSTER", again="Cluster on which a multi-machine run is resumed: ray or ray://HEAD.")
+        metavar="CLUSTER", again=True)
     on_each_kind: bool = flag("on-each-kind",
         "with --on: measure everything on each machine type (default: everything once, on the nodes that are free)")
 
@@ -200,18 +200,18 @@ class Request:
     added: tuple[str | Source, ...] = several(ADD,
         "add a variant of your own, named after the function that builds it. Also NAME=FILE:FUNCTION, MODULE:FUNCTION, "
         "and @REV behind it; repeatable. Example: --add-variant mine.py:build_mine",
-        again="A variant of your own that the run measured; repeatable.", asks=True, repeated=True)
+        again=True, asks=True, repeated=True)
     compare: tuple[Any, ...] | None = single(COMPARE,  # the baseline, then others: a name, FILE:FUNCTION, or a Source
         "no claim: is B faster or slower than A (the baseline), or the same within 1 %? Each is the name of a variant, "
         "FILE:FUNCTION or MODULE:FUNCTION (with --call, unless it builds a model), cmd:COMMAND (without a shell: "
         "cmd:sh -c '...' is one) or import:MODULE; a bare name is a function of the file of --call. More sides may "
         "follow. Example: --compare old.py:f new.py:f --call bench.py:texts",
         metavar=("A", "B"), typed=tuple[str, str], sent=True, asks=True,
-        again="The functions that the run compares: FILE:FUNCTION each.")
+        again=True)
     calls: tuple[str | Source, ...] = several(CALL,
         "with --compare: input generator. It is called with a seed and returns the arguments of one call (a tuple: "
         "several arguments); repeatable. Example: --call bench.py:texts",
-        again="Input generator that the run used; repeatable.", repeated=True, also="inputs")
+        again=True, repeated=True, also="inputs")
     sizes: tuple[int, ...] = names(SIZES,
         "with --call: measure at each of these sizes; the input generator is called with a seed and a size. Prints "
         "which side is best at which size, where that changes, and how times grow. Example: --sizes 10,100,1000,10000",
@@ -224,7 +224,7 @@ class Request:
         "with --call, or of commands (their standard output): output check. It takes both results and says whether "
         "they agree, or it takes one and returns the part to compare (default: tensors and arrays within rounding, "
         "all else by ==). Example: --check bench.py:same",
-        metavar="FILE:FUNCTION", again="Output check that the run used, if any.", repeated=True)
+        metavar="FILE:FUNCTION", again=True, repeated=True)
     statistic: Statistic | None = single(STATISTIC,
         "with --call: compare this percentile of the times of single calls, p90, p95 or p99 (default: the median). A "
         "process then times 20, 40 or 200 calls of each function. Example: --statistic p95",
@@ -242,22 +242,22 @@ class Request:
         "environment variable of one of A and B alone, by its name (it overrides what the workbench sets), or options "
         "of its Python; repeatable. Examples: --side-env new:OMP_NUM_THREADS=4, --side-env 'new:-O'",
         metavar="NAME:KEY=VALUE", read=own_setting, repeated=True,
-        again="Variable, or Python options, that one of A and B had of its own; repeatable.")
+        again=True)
     ignore_failure: str | tuple[int, ...] = option(IGNORE,
         "of commands: exit codes that are no failure, or any code where none is given. Both commands must end with the "
         "same one (default: 0 alone). Example: --ignore-failure=1,2",
         default=(), metavar="CODES", read=_exit_codes, bare=ANY_CODE, repeated=True,
-        again="Exit codes that are no failure, if the run was given any: 1,2 or any.")
+        again=True)
     prepare: str = option(PREPARE,
         "of commands: run this before each timed run of both, untimed and without a shell (default: nothing). Example: "
         "--prepare 'make clean'", default="",
-        metavar="COMMAND", repeated=True, again="Command to run before each timed run, if the run had one.")
+        metavar="COMMAND", repeated=True, again=True)
     conclude: str = option(CONCLUDE,
         "of commands: run this after each timed run, in the same way (default: nothing)", default="", metavar="COMMAND",
-        repeated=True, again="Command to run after each timed run, if the run had one.")
+        repeated=True, again=True)
     input: Path | None = single(INPUT,
         "of commands: file that they read as standard input (default: it is empty). Example: --input words.txt",
-        metavar="FILE", read=Path, repeated=True, again="Standard input of the commands, if the run had one.")
+        metavar="FILE", read=Path, repeated=True, again=True)
     fail_if: tuple[Condition, ...] = several("fail-if",
         "with --compare: exit with 1 if one of these holds; repeatable. Example: --fail-if slower:5\n"
         "slower:P  B is more than P % slower\nmaybe-slower:P  that cannot be ruled out\n"
@@ -290,7 +290,7 @@ class Options:
         "include the output checks, except with --compare). Up to 10 % more is used if it should decide a result; the "
         "rest is reported as inconclusive. Example: --budget 60",
         metavar="SECONDS", typed=float, default=DEFAULT_BUDGET_SECONDS, sent=True,
-        again="More measuring time in seconds (default: as much as the last time).")
+        again=True)
     budget_has_gates: bool = field(default=False, metadata={"sent": True})  # see `for_rounds`
     to_compare: bool = flag("to-compare",
         "keep measuring until times relative to the reference benchmark are known to 1 %, or the budget is spent; use "
@@ -302,11 +302,11 @@ class Options:
         "folder of the run (default: results/runs/<time>)", metavar="FOLDER", read=_folder)
     checkpoint: Path | None = single(CHECKPOINT,
         "real Llama for all workloads: a Hugging Face folder or a .gguf file (default: generated weights)",
-        metavar="PATH", read=Path, sent=True, again="The checkpoint, if the run was given one.", repeated=True)
+        metavar="PATH", read=Path, sent=True, again=True, repeated=True)
     claims_folder: Path = single(CLAIMS,
         "folder of claim files (default: those that ship). Example: --claims-dir claims/public", metavar="FOLDER",
         read=Path, default=llama_workbench.ROOT / "claims",
-        again="Folder of its claim files, if the run was given one.", asks=True, repeated=True)
+        again=True, asks=True, repeated=True)
     count_instructions: bool = flag("count-instructions",
         "then count the instructions of a call of each variant (needs valgrind; a slow call takes minutes)", sent=True)
     no_causes: bool = flag("no-causes",
@@ -316,7 +316,7 @@ class Options:
         "exclude a function that starts processes or threads, or changes settings of the process, as code that may "
         "cheat (default: it is timed by the wall, settings are restored, both are said)", sent=True, repeated=True)
     profile: bool = flag("profile",
-        "then profile each variant: py-spy stacks, memray peaks", sent=True, again="Then profile each variant.")
+        "then profile each variant: py-spy stacks, memray peaks", sent=True, again=True)
     gates_only: bool = False
 
     def for_rounds(self, seconds: float) -> Options:
@@ -407,7 +407,7 @@ def going_on(given: Options, before: Options) -> Options:
 
 def _is_kept(section: type, name: str) -> bool:
     known = options_of(section).get(name)
-    return known is None or known.again is None
+    return known is None or not known.again
 
 
 def _sent(section: type) -> list[Field]:

@@ -204,7 +204,7 @@ def _run_alone(config: pytest.Config, name: str) -> RunFolder:
     """The run of `--continue`. Raises UsageError where other options say what to measure."""
     from llama_workbench.results import run_to_go_on
 
-    words = [f"--{option.name}" for option in _given(config) if option.again is None]
+    words = [f"--{option.name}" for option in _given(config) if not option.again]
     words += ["-k"] if config.getoption("keyword", "") else []
     words += ["--benchmark-disable"] if config.getoption("benchmark_disable", False) else []
     if words:

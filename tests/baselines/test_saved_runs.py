@@ -61,14 +61,14 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Home:
 @pytest.fixture(scope="module")
 def gone_on(home: Home) -> Home:
     """Where the first run has gone on, by the command that it prints where more time would settle it (a slow machine
-    may not know), and by `workbench resume`."""
+    may not know), and once more."""
     again = ["--continue", "results/runs/first", "--budget", "20", *COMPARED[1:]]
     for line in home.measured.stdout.splitlines():
         if line.startswith("to continue: "):
             words = shlex.split(line.removeprefix("to continue: "))
             words[words.index("--budget") + 1] = "20"
             assert words == ["pytest", "--benchmark", *again]
-    for done in (home.measure(*again), home.workbench("resume", "results/runs/first", "--budget", "1")):
+    for done in (home.measure(*again), home.measure("--continue", "results/runs/first", "--budget", "1")):
         assert done.returncode == 0, done.stdout + done.stderr
     done = home.measure("--budget", "20", "--run-dir", "results/runs/second", *COMPARED)
     assert done.returncode == 0, done.stdout + done.stderr

@@ -433,10 +433,10 @@ def test_the_help_has_every_exit_code(run_pytest: Callable[..., Any]) -> None:
     assert SessionExit.listed() in said
     shown = " ".join(output("--help").split())
     assert all(f"{code.value} {code.meaning}" in shown for code in VerbExit)
-    for verb in ("compare-revisions", "judge-change", "resume"):
+    for verb in ("compare-revisions", "judge-change"):
         listed = re.findall(r"^    (\d+) +\S", output(verb, "--help"), re.MULTILINE)
         assert [int(code) for code in listed] == [*VerbExit], "those of its own words too"
-    assert f"6    {VerbExit.WRONG.meaning}\n" in output("resume", "--help")
+    assert f"6    {VerbExit.WRONG.meaning}\n" in output("compare-revisions", "--help")
     for verb, ends in {"bisect": 0, "check": 1, "compare": 1, "doctor": 1, "judge": 1}.items():
         listed = re.findall(r"^    (\d+) +\S", output(verb, "--help"), re.MULTILINE)
         assert [int(code) for code in listed] == [0, *[1] * ends, 2, 130], "only those that it ends with"

@@ -391,18 +391,15 @@ def test_what_would_change_the_plan_is_refused(copy: Path, run_pytest: Callable[
     assert all(word.partition("=")[0] in said.stderr for word in words if word.startswith("-"))
 
 
-def test_the_command_goes_on(copy: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_goes_on(copy: Path, run_pytest: Callable[..., Any]) -> None:
     edit(copy, fail_if=["not-faster:400"])
-    with pytest.raises(SystemExit) as ended:
-        main(["resume", str(copy), "--budget", "1"])
-    said = capsys.readouterr()
-    assert ended.value.code == 1, said.err
-    assert f"{SIDES[0]} → {SIDES[1]}" in said.out.replace("->", "→")
-    assert "fails: --fail-if not-faster:400" in said.out
+    said = run_pytest("--benchmark", f"--continue={copy}", "--budget=1")
+    assert said.returncode == 1, said.stderr
+    assert f"{SIDES[0]} → {SIDES[1]}" in said.stdout.replace("->", "→")
+    assert "fails: --fail-if not-faster:400" in said.stdout
     environment(cores=999)(copy)
-    with pytest.raises(SystemExit) as ended:
-        main(["resume", str(copy)])
-    assert ended.value.code == 2 and "workbench: " in (err := capsys.readouterr().err) and "cores: 999" in err
+    said = run_pytest("--benchmark", f"--continue={copy}")
+    assert said.returncode == 4 and "cores: 999" in said.stderr
 
 
 # -- what more time would do -------------------------------------------------------------------------------------------

@@ -181,7 +181,7 @@ def _check_whole(run: RunFolder) -> None:
     for changed in run.changed():
         raise changed
     if run.manifest().status == "running":
-        fix = "Let it end, or go on with it: workbench resume RUN"
+        fix = "Let it end, or go on with it: pytest --benchmark --continue RUN"
         raise RunError(run.path, "the run is running, or was killed", fix)
     if not run.finished_rounds():
         raise RunError(run.path, "holds no samples", "Leave it out.")
