@@ -230,7 +230,7 @@ def functions_home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     gates = {name: {"passed": True, "cases": 3} for name in experiment["variants"]}
     experiment |= {"gates": gates, "traces": {}, "trace_differences": []}
     command = ["pytest", "--benchmark", "--compare", "old.py:total", "new.py:total", "--call", "mine.py:numbers"]
-    run.write_json("run.json", manifest | {"command": command, "checkpoints": {}})
+    run.write_json("run.json", manifest | {"command": command, "checkpoints": {}, "dispute": {}})
     verdicts, judged = rejudge(run)
     run.write_json("verdicts.json", verdicts)
     run.write_json("run.json", judged)
