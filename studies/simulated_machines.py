@@ -10,7 +10,6 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, cast
-from unittest.mock import patch
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,12 +18,11 @@ from llama_workbench.harness.evidence.effect import ALPHA
 from llama_workbench.harness.evidence.evidence import Evidence
 from llama_workbench.harness.judge.parts import Part
 from llama_workbench.harness.metrics.base import Judged
-from llama_workbench.harness.slices.fleet import verdicts as of_machines
 from llama_workbench.harness.slices.fleet.verdicts import MachineEvidence, judge_machines
 from llama_workbench.harness.spec.regions import Region
 from llama_workbench.harness.spec.words import Word
 from llama_workbench.harness.stats.confidence import looks_reached, running_interval
-from llama_workbench.harness.store.verdict_schema import Effect, OverMachines, Pooled, Verdict
+from llama_workbench.harness.store.verdict_schema import Effect, Pooled, Verdict
 
 MACHINES = (2, 3, 5, 10)
 BETWEEN = (0.0, 0.02, 0.05, 0.10)
@@ -92,13 +90,13 @@ class Rates:
     fleets: int = 0
     wrong: int = 0
     depends: int = 0
-    misses: dict[str, int] = field(default_factory=dict)
-    widths: dict[str, list[float]] = field(default_factory=dict)
+    misses: int = 0
+    widths: list[float] = field(default_factory=list)
 
-    def add(self, name: str, low: float, high: float, truth: float) -> None:
-        """An interval of ratios, and the log ratio that it should hold."""
-        self.misses[name] = self.misses.get(name, 0) + (not low <= math.exp(truth) <= high)
-        self.widths.setdefault(name, []).append((math.log(high) - math.log(low)) / 2 if low > 0 else math.inf)
+    def add(self, low: float, high: float, truth: float) -> None:
+        """The interval of a mean over machines, and the log ratio that it should hold."""
+        self.misses += not low <= math.exp(truth) <= high
+        self.widths.append((math.log(high) - math.log(low)) / 2 if low > 0 else math.inf)
 
 
 def is_wrong(verdict: Verdict, truths: Sequence[float], between: float) -> bool:
@@ -122,44 +120,30 @@ def simulate(machines: int, between: float, fleets: int, rng: np.random.Generato
         rates.fleets += 1
         rates.wrong += is_wrong(verdict, list(truths), between)
         rates.depends += verdict.verdict == "depends"
-        _add_intervals(rates, over, truths, EDGE + between * rng.standard_normal())
+        mean = cast(Pooled, over.mean)
+        rates.add(mean.low, mean.high, float(truths.mean()))
     return rates
-
-
-def _add_intervals(rates: Rates, over: OverMachines, truths: NDArray[np.float64], another: float) -> None:
-    mean = cast(Pooled, over.mean)
-    rates.add("mean", mean.low, mean.high, float(truths.mean()))
-    if over.general:
-        rates.add("general", over.general.low, over.general.high, EDGE)
-        rates.add("next", over.general.next_low, over.general.next_high, another)
 
 
 def row(machines: int, between: float, rates: Rates) -> str:
     """One line of the table."""
-
-    def of(name: str) -> str:
-        if name not in rates.misses:
-            return "–"
-        return f"{rates.misses[name] / rates.fleets:.1%} (±{np.median(rates.widths[name]):.1%})"
-
     cells = [
         f"{machines}",
         f"{between:.0%}",
         f"{rates.wrong / rates.fleets:.1%}",
         f"{rates.depends / rates.fleets:.1%}",
+        f"{rates.misses / rates.fleets:.1%} (±{np.median(rates.widths):.1%})",
     ]
-    return " | ".join(["", *cells, of("mean"), of("general"), of("next"), ""]).strip().replace("%", " %")
+    return f"| {' | '.join(cells)} |".replace("%", " %")
 
 
 def main(fleets: int) -> None:
     columns = ["machines", "SD between them", "wrong verdict", '"depends on the machine"', "mean of these misses"]
-    print(f"| {' | '.join([*columns, 'mean in general misses', 'one more kind misses'])} |")
-    print("|---|---|---|---|---|---|---|", flush=True)
+    print(f"| {' | '.join(columns)} |")
+    print("|---|---|---|---|---|", flush=True)
     for machines in MACHINES:
         for between in BETWEEN:
-            rng = np.random.default_rng([machines, round(between * 100)])
-            with patch.object(of_machines, "LEAST_KINDS", 3):
-                rates = simulate(machines, between, fleets, rng)
+            rates = simulate(machines, between, fleets, np.random.default_rng([machines, round(between * 100)]))
             print(row(machines, between, rates), flush=True)
 
 

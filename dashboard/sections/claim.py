@@ -12,7 +12,7 @@ from streamlit.delta_generator import DeltaGenerator
 
 from llama_workbench.harness.report.causes import changes
 from llama_workbench.harness.report.comparison import Screen
-from llama_workbench.harness.report.machines import general_text, machine_count, spread_text
+from llama_workbench.harness.report.machines import machine_count, spread_text
 from llama_workbench.harness.spec.comparison import EnteredName
 from llama_workbench.harness.spec.words import SIDES
 from llama_workbench.harness.store.files import MACHINES
@@ -324,7 +324,7 @@ def show_machines(opened: state.Opened, claim: data.Claim) -> bool:
     )
     for row in asked:
         place = row.workload or row.metric
-        blocks.caption("; ".join(filter(None, (f"{place}: {spread_text(row)}", general_text(row)))))
+        blocks.caption(f"{place}: {spread_text(row)}")
     return True
 
 

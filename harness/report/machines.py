@@ -9,7 +9,7 @@ from ..evidence.effect import percent
 from ..store.verdict_schema import OverMachines, Pooled, Verdict
 from .markdown import markdown_cell, markdown_rows
 from .outcome import verdict_text
-from .text import claim_text, interval_text, measured_text, one_text_line, short
+from .text import claim_text, measured_text, one_text_line, short
 
 
 def machine_lines(over: Sequence[OverMachines]) -> list[str]:
@@ -31,8 +31,6 @@ def _block(row: OverMachines) -> Iterator[str]:
         yield f"    {one_text_line(name):<{width}}  {pooled_text(kind, row.unit)}"
     count = machine_count(row)
     yield f"    mean of these {count} machines: {pooled_text(row.mean, row.unit)}; {spread_text(row)}"
-    if general := general_text(row):
-        yield f"    {general}"
 
 
 def machine_count(row: OverMachines) -> int:
@@ -58,15 +56,6 @@ def spread_text(row: OverMachines) -> str:
     size = f"{short(row.spread)} {row.unit}" if row.unit else percent(math.expm1(row.spread))
     text = "no difference between them shows" if not row.spread else f"they differ by {size} (standard deviation)"
     return text + ("; two have intervals without a common point" if row.apart else "")
-
-
-def general_text(row: OverMachines) -> str:
-    """What may be expected of other machines; empty where there are too few kinds."""
-    if row.general is None:
-        return ""
-    ends = interval_text(_known(row.general.next_low), _known(row.general.next_high), row.unit)
-    mean = pooled_text(row.general, row.unit)
-    return f"machines in general, if these are a fair draw: {mean}; on one more kind of machine: {ends}"
 
 
 def machine_markdown(verdicts: Sequence[Verdict], over: Sequence[OverMachines]) -> str:

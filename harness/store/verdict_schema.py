@@ -282,14 +282,6 @@ class OfKind(Pooled):
 
 
 @dataclass(frozen=True, kw_only=True)
-class General(Pooled):
-    """What may be expected of machines in general, if those measured are a fair draw of them (random effects)."""
-
-    next_low: Annotated[LowEnd, says("lower end of where the effect on one more kind of machine lies")]
-    next_high: Annotated[HighEnd, says("upper end of it")]
-
-
-@dataclass(frozen=True, kw_only=True)
 class OverMachines:
     """One effect over all machines that measured it. Intervals hold with probability 1 - `alpha` each."""
 
@@ -305,7 +297,6 @@ class OverMachines:
     mean: Annotated[Pooled | None, says("mean over these machines; null for fewer than two")] = None
     spread: Annotated[Value, says("standard deviation between machines, of the log ratio or in its unit; null: none")]
     apart: Annotated[bool, says("whether two machines have intervals without a common point")] = False
-    general: Annotated[General | None, says("machines in general; null for too few kinds of them")] = None
 
 
 MACHINES = TypeAdapter(list[OverMachines])

@@ -71,14 +71,19 @@ def on_one_core(node: Any) -> None:
         os.sched_setaffinity(int(thread.name), {min(os.sched_getaffinity(0))})
 
 
+def machine_of(process: psutil.Process) -> str:
+    """Into which run folder a command on a node measures; empty for other processes."""
+    folder = Path(process.cwd()).name
+    return folder.removeprefix(HOME_PREFIX).rpartition("-")[0] if folder.startswith(HOME_PREFIX) else ""
+
+
 def measuring(machine: str = "") -> dict[int, list[int]]:
     """Commands that measure on nodes: process id → those of its parents. machine: only those of this run folder."""
     found = {}
     for process in psutil.process_iter(["cmdline"]):
         if "pytest" in (words := process.info["cmdline"] or []) and "--benchmark" in words:
             try:
-                folder = Path(process.cwd())
-                if folder.parent.name.startswith(HOME_PREFIX) and (not machine or folder.name == machine):
+                if machine_of(process) and machine in ("", machine_of(process)):
                     found[process.pid] = [each.pid for each in process.parents()]
             except psutil.Error:
                 continue

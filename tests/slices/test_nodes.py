@@ -28,7 +28,6 @@ from llama_workbench.harness.plan.options import Options, PlanError, Request
 from llama_workbench.harness.slices.fleet import driver, session
 from llama_workbench.harness.slices.fleet.driver import (
     LEAST_SECONDS,
-    MOST_TRIES,
     Cluster,
     Driver,
     Lost,
@@ -36,11 +35,10 @@ from llama_workbench.harness.slices.fleet.driver import (
     Order,
     Piece,
     check_address,
-    joined,
     unpack,
 )
 from llama_workbench.harness.slices.fleet.folder import FleetFolder
-from llama_workbench.harness.slices.fleet.node import NodeWorker, code, kind_of, packed
+from llama_workbench.harness.slices.fleet.node import code, kind, kind_of, measure, packed
 from llama_workbench.harness.store.verdict_schema import Machine
 from studies.fleet_costs import on_paper
 from tests.runs import ENVIRONMENT, write_run
@@ -63,13 +61,11 @@ def named(piece: Piece) -> dict[str, Any]:
     return {option: tuple(names.split(",")) for option, _, names in pairs}
 
 
-@pytest.mark.parametrize("nodes", [1, 2, 5, 100])
-def test_pieces_hold_every_experiment_once(register: Plan, nodes: int) -> None:
-    units = session.FleetRun("ray", False, register, EVERYTHING, Options()).pieces()
-    pieces = joined(units, 3 * nodes)
+def test_pieces_hold_every_experiment_once(register: Plan) -> None:
+    pieces = session.FleetRun("ray", False, register, EVERYTHING, Options()).pieces()
     names = [name for piece in pieces for name in named(piece).get("workloads", ())]
     assert sorted(names) == sorted(each.workload.name for each in register.experiments)
-    assert len(units) < len(names) and len(pieces) == min(3 * nodes, len(units) - 1) + 1
+    assert len(pieces) < len(names)
     assert sum(piece.share for piece in pieces) == pytest.approx(1)
     for part in register.hypotheses():  # what is one value of several workloads is measured by one machine
         if part.least_workloads > 1 or part.metric == "share_of_parts":
@@ -83,7 +79,7 @@ def test_the_commands_of_nodes_measure_together_what_one_does(request_: Request)
     claims = load_claims(CLAIMS)
     whole = make_plan(request_, claims)
     pieces = session.FleetRun("ray", False, whole, request_, Options()).pieces()
-    plans = [make_plan(replace(request_, **named(piece)), claims) for piece in joined(pieces, 4)]
+    plans = [make_plan(replace(request_, **named(piece)), claims) for piece in pieces]
     measured = {each.workload.name: each for plan in plans for each in plan.experiments}
     assert measured.keys() == {each.workload.name for each in whole.experiments}
     assert sum(len(plan.experiments) for plan in plans) == len(measured)
@@ -226,37 +222,33 @@ def test_a_file_that_no_run_has_is_refused(tmp_path: Path, name: str) -> None:
     assert not list(tmp_path.iterdir())
 
 
-def test_a_node_runs_a_command_in_a_folder_and_says_what_it_is(tmp_path: Path) -> None:
-    worker = NodeWorker()
-    facts = worker.about()
-    assert facts["version"] == llama_workbench.__version__ and "core" in facts["kind"]
-    worker.begin("m1", ["--compare", "nobody", "fast", "--workloads-file=here/x.toml"], {"here/x.toml": ""})
-    lines, code = list[str](), None
-    while code is None:
-        more, code, content = worker.look(5.0)
-        lines += more
-    assert code == 4 and "nobody" in "\n".join(lines)
-    unpack(content, tmp_path / "run")
+def test_a_node_runs_a_command_in_a_folder(tmp_path: Path) -> None:
+    words = ["--compare", "nobody", "fast", "--workloads-file=here/x.toml"]
+    content = measure("m1", "m1 at here", code(), words, {"here/x.toml": ""})
+    reason = unpack(content, tmp_path / "run")
+    assert reason.startswith("the command ended (exit code 4): ") and "nobody" in reason
     assert not (tmp_path / "run").exists()
+
+
+def test_a_node_with_other_code_measures_nothing() -> None:
+    with pytest.raises(RuntimeError, match="another version of the workbench"):
+        measure("m1", "m1 at here", "x", [], {})
 
 
 # -- what becomes of it ------------------------------------------------------------------------------------------------
 
 WORKLOADS = ("prefill-15m-t128", "decode-15m-c64")
 KIND = kind_of(ENVIRONMENT)
-Say = Callable[[list[str]], tuple[list[str], int | None, bytes]]
+Say = Callable[[list[str]], bytes]
 
 
 class FakeNode:
-    """A node and its worker: says what it is, and to each command what `say` returns or raises."""
+    """A node: says what kind it is, and to each command what `say` returns or raises."""
 
-    def __init__(self, name: str, say: Say, **facts: Any) -> None:
+    def __init__(self, name: str, say: Say, kind: str = KIND) -> None:
         self.node = Node(name, f"at-{name}", 1, 0)
-        self.say = say
-        ours = {"version": llama_workbench.__version__, "code": code(), "kind": KIND, "niceness": 0}
-        self.facts = ours | facts
+        self.say, self.kind = say, kind
         self.commands: list[list[str]] = []
-        self.killed = False
 
 
 class FakeCluster(Cluster):
@@ -264,30 +256,28 @@ class FakeCluster(Cluster):
         self.all = list(nodes)
 
     def nodes(self, *, gpu: bool) -> list[Node]:
-        return [each.node for each in self.all]
+        return [replace(each.node) for each in self.all]
 
-    def worker(self, node: Node) -> Any:
-        return next(each for each in self.all if each.node == node)
-
-    def ask(self, worker: FakeNode, method: str, *arguments: Any) -> tuple[FakeNode, str]:
-        if method == "begin":
-            worker.commands.append(arguments[1])
-        return worker, method
+    def submit(self, node: Node, function: Callable[..., bytes], *arguments: Any) -> Any:
+        asked = next(each for each in self.all if each.node.id == node.id)
+        if function is not kind:
+            asked.commands.append(arguments[3])
+        return asked, function
 
     def wait(self, answers: Sequence[Any], seconds: float) -> list[Any]:
         return list(answers)
 
-    def answer(self, asked: tuple[FakeNode, str]) -> Any:
-        worker, method = asked
-        return worker.facts if method == "about" else worker.say(worker.commands[-1]) if method == "look" else None
+    def content(self, answer: tuple[FakeNode, Any]) -> bytes:
+        asked, function = answer
+        return asked.kind.encode() if function is kind else asked.say(asked.commands[-1])
 
-    def kill(self, worker: FakeNode) -> None:
-        worker.killed = True
+    def cancel(self, answer: Any) -> None:
+        """It ends as `say` has it."""
 
 
 @pytest.fixture
 def fleet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FleetFolder:
-    for name in ("NEW_NODES_SECONDS", "NO_NODE_SECONDS", "AFTER_LOSS_SECONDS"):
+    for name in ("NO_NODE_SECONDS", "LOOK_SECONDS"):
         monkeypatch.setattr(driver, name, 0.0)
     made = FleetFolder.create(tmp_path / "fleet")
     made.write([], claims=[], spending="split")
@@ -298,12 +288,11 @@ def fleet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FleetFolder:
 def measured(tmp_path: Path) -> Say:
     """A command that ends well."""
 
-    def say(words: list[str]) -> tuple[list[str], int | None, bytes]:
+    def say(words: list[str]) -> bytes:
         names = [word.partition("=")[2].split(",") for word in words if word.startswith("--workloads=")]
-        run = write_run(
-            tmp_path / f"node{len(list(tmp_path.iterdir()))}", only=names[0] if names else WORKLOADS, rounds=12
-        )
-        return ["workbench: rounds", "1 passed"], 0, packed(run.path)
+        only = names[0] if names else WORKLOADS
+        run = write_run(tmp_path / f"node{len(list(tmp_path.iterdir()))}", only=only, rounds=12)
+        return packed(run.path)
 
     return say
 
@@ -325,77 +314,48 @@ def workloads_of(machines: Iterable[Machine]) -> list[str]:
     return sorted(name for each in machines if each.status == "complete" for name in each.experiments)
 
 
-def test_work_is_shared_and_kept(fleet: FleetFolder, measured: Say) -> None:
+def test_work_is_shared_by_weight_and_kept(fleet: FleetFolder, measured: Say) -> None:
+    pieces = [Piece(workloads=[name], share=share) for name, share in ((WORKLOADS[0], 0.49), (WORKLOADS[1], 0.01))]
     nodes = [FakeNode("a", measured), FakeNode("b", measured)]
-    status, machines, told = driven(fleet, *nodes)
+    status, machines, told = driven(fleet, *nodes, pieces=pieces)
     assert status == "complete" and workloads_of(machines.values()) == sorted(WORKLOADS)
-    assert {*machines} == {"m1", "m2"} and "m1 at at-a: rounds" in told and not any("passed" in line for line in told)
-    assert [words[:2] for node in nodes for words in node.commands] == [["--seed=1", "--budget=60"]] * 2
-    assert len(fleet.runs()) == 2 and not any(node.killed for node in nodes)
-
-
-def test_seconds_are_shared_by_weight(fleet: FleetFolder, measured: Say) -> None:
-    pieces = [Piece(workloads=[name], share=share) for name, share in ((WORKLOADS[0], 0.99), (WORKLOADS[1], 0.01))]
-    node = FakeNode("a", measured)
-    driven(fleet, node, pieces=pieces)
-    given = [word for words in node.commands for word in words if word.startswith("--budget=")]
-    assert given == ["--budget=59.4", f"--budget={LEAST_SECONDS:g}"]
-
-
-@pytest.mark.parametrize(
-    ("facts", "reason"),
-    [
-        ({"version": "0.0.1"}, "has version 0.0.1 of the workbench"),
-        ({"code": "x"}, "its code is another one than here"),
-    ],
-)
-def test_a_node_that_differs_is_left_out_and_named(
-    fleet: FleetFolder, measured: Say, facts: dict[str, str], reason: str
-) -> None:
-    odd = FakeNode("odd", measured, **facts)
-    status, machines, _ = driven(fleet, odd, FakeNode("b", measured))
-    assert status == "complete" and machines["m1"].status == "left out" and reason in machines["m1"].reason
-    assert odd.killed and not odd.commands and machines["m1"].folder is None
-    assert workloads_of(machines.values()) == sorted(WORKLOADS)
+    assert {*machines} == {"m1", "m2"} and not told and len(fleet.runs()) == 2
+    given = [words[:2] for node in nodes for words in node.commands]
+    assert given == [["--seed=1", "--budget=58.8"], ["--seed=1", f"--budget={LEAST_SECONDS:g}"]]
 
 
 def test_what_a_lost_node_had_is_measured_by_another(fleet: FleetFolder, measured: Say) -> None:
-    def lost(words: list[str]) -> Any:
-        cluster.all.remove(weak)
+    def lost(words: list[str]) -> bytes:
         raise Lost("the node was lost")
 
     weak = FakeNode("weak", lost)
-    cluster = FakeCluster(weak, FakeNode("b", measured))
-    status, machines, told = driven(fleet, cluster=cluster)
+    status, machines, told = driven(fleet, weak, FakeNode("b", measured))
     assert machines["m1"].status == "interrupted" and machines["m1"].reason == "the node was lost"
-    assert "m1 at at-weak: the node was lost" in told
+    assert machines["m1.out"].status == "left out" and len(weak.commands) == 1
+    assert "m1 at at-weak: left out: the node was lost" in told
     assert status == "complete" and workloads_of(machines.values()) == sorted(WORKLOADS)
 
 
-def test_a_piece_that_no_node_can_do_is_given_up(fleet: FleetFolder, measured: Say) -> None:
-    def say(words: list[str]) -> Any:
-        return (["ERROR: no memory"], -9, packed(Path("nothing"))) if WORKLOADS[0] in words[-1] else measured(words)
+def test_what_no_node_can_measure_is_said(fleet: FleetFolder, measured: Say) -> None:
+    def say(words: list[str]) -> bytes:
+        failed = packed(Path("nothing"), "the command ended (SIGKILL): no memory")
+        return failed if WORKLOADS[0] in words[-1] else measured(words)
 
-    nodes = [FakeNode(str(number), say) for number in range(MOST_TRIES)]
+    nodes = [FakeNode(name, say) for name in "ab"]
     status, machines, told = driven(fleet, *nodes)
-    assert status == "interrupted" and f"no node could measure --workloads={WORKLOADS[0]}" in told
-    failed = [each for each in machines.values() if "the command ended (SIGKILL): ERROR: no memory" in each.reason]
-    assert len([each for each in failed if each.status == "interrupted"]) == MOST_TRIES
+    assert status == "interrupted" and told[-1].startswith("no node is left that can measure (the command ended (SIG")
+    failed = [each for each in machines.values() if each.reason == "the command ended (SIGKILL): no memory"]
+    assert [each.status for each in failed] == ["interrupted", "interrupted"], "each node has tried it once"
     assert workloads_of(machines.values()) == [WORKLOADS[1]]
 
 
-def test_a_node_that_only_fails_is_left_out(fleet: FleetFolder) -> None:
-    status, machines, told = driven(fleet, FakeNode("a", lambda words: (["broken"], 3, packed(Path("nothing")))))
-    assert status == "failed" and told[-1].startswith("no node is left that can measure (2 commands on it came to")
-    assert [each.status for each in machines.values()] == ["interrupted", "interrupted", "left out"]
-
-
 def test_each_kind_of_machine_measures_everything_once(fleet: FleetFolder, measured: Say) -> None:
-    nodes = [FakeNode("a", measured), FakeNode("b", measured), FakeNode("c", measured, kind="ARM Neoverse, 4 cores")]
+    nodes = [FakeNode("a", measured), FakeNode("b", measured), FakeNode("c", measured, "ARM Neoverse, 4 cores")]
     status, machines, _ = driven(fleet, *nodes, each_kind=True, pieces=[Piece()])
-    assert status == "complete" and [each.kind for each in machines.values()] == [KIND, "ARM Neoverse, 4 cores"]
+    assert status == "complete" and len(machines) == 2
     assert all(sorted(each.experiments) == sorted(WORKLOADS) for each in machines.values())
-    third = FakeNode("d", measured, kind="ARM Neoverse, 64 cores")
+    assert [len(node.commands) for node in nodes] == [1, 0, 1]
+    third = FakeNode("d", measured, "ARM Neoverse, 64 cores")
     done = [KIND, "ARM Neoverse, 4 cores"]
     driven(fleet, *nodes, third, each_kind=True, pieces=[Piece()], kinds_done=done)
     assert [len(node.commands) for node in (*nodes, third)] == [1, 0, 1, 1]
@@ -404,11 +364,10 @@ def test_each_kind_of_machine_measures_everything_once(fleet: FleetFolder, measu
 def test_what_nodes_have_when_it_is_stopped_is_kept(fleet: FleetFolder, tmp_path: Path, measured: Say) -> None:
     stopped = Event()
 
-    def say(words: list[str]) -> Any:
-        if stopped.is_set():
-            return [], 2, packed(write_run(tmp_path / "node", only=WORKLOADS[:1], rounds=12, status="interrupted").path)
+    def say(words: list[str]) -> bytes:
         stopped.set()
-        return [], None, b""
+        run = write_run(tmp_path / "node", only=WORKLOADS[:1], rounds=12, status="interrupted")
+        return packed(run.path, "the command ended (exit code 2): interrupted")
 
     status, machines, _ = driven(fleet, FakeNode("a", say), stopped=stopped)
     assert status == "interrupted" and [each.status for each in machines.values()] == ["interrupted"]

@@ -1,4 +1,4 @@
-"""What stands on a node of a cluster: it runs the ordinary command in a folder there, and hands on what that wrote. Ray
+"""What a node of a cluster does: a Ray task runs the ordinary command in a folder there, and returns its run. Ray
 imports this file on each node, so it imports little."""
 
 from __future__ import annotations
@@ -6,7 +6,6 @@ from __future__ import annotations
 import io
 import os
 import re
-import shutil
 import signal
 import subprocess
 import sys
@@ -22,99 +21,107 @@ import llama_workbench
 from llama_workbench.variants import digests
 
 from ...machine.environment import child_environment, device_kind, fingerprint
-from ...machine.lifeline import Lock, Taken, tied
+from ...machine.lifeline import tied
 
 HOME_PREFIX = "llama-workbench-node-"
 LOOK_SECONDS = 0.5
-OUTPUT, RUN = "output.log", "run"
+OURS = "workbench: "
+"""What lines of progress begin with."""
+
+ANOTHER_VERSION = "another version of the workbench than where the run was started"
 
 
-class NodeWorker:
-    """A Ray actor. Ray has threads of its own in its process, and takes it away at any time; so nothing is measured in
-    it. The command is a child of it, dies with it (`tied`), and knows nothing of Ray. One command at a time."""
+def kind() -> bytes:
+    """What kind of machine this node is."""
+    return kind_of(fingerprint(1)).encode()
 
-    def __init__(self) -> None:
-        for left_behind in Path(tempfile.gettempdir()).glob(f"{HOME_PREFIX}*"):  # by workers that are gone
-            lock = Lock()
-            with suppress(Taken, OSError):
-                lock.take(left_behind)
-                shutil.rmtree(left_behind, ignore_errors=True)
-            lock.close()
-        with suppress(OSError):
-            os.setpriority(os.PRIO_PROCESS, 0, 0)  # Ray gives its workers less than others; only root may change it
-        self._home = Path(tempfile.mkdtemp(prefix=HOME_PREFIX))
-        self._lock = Lock()
-        self._lock.take(self._home)
 
-    def about(self) -> dict[str, Any]:
-        """What this node says of itself. niceness: above 0 where other programs of the machine come first."""
-        return {
-            "version": llama_workbench.__version__,
-            "code": code(),
-            "kind": kind_of(fingerprint(1)),
-            "niceness": os.getpriority(os.PRIO_PROCESS, 0),
-        }
+def measure(name: str, place: str, code_there: str, words: Sequence[str], files: Mapping[str, str]) -> bytes:
+    """Run the command with these words in a new folder that holds these files, and return its run (see `packed`).
 
-    def begin(self, name: str, words: Sequence[str], files: Mapping[str, str]) -> None:
-        """Start the command with these words, in a new folder of this name that holds these files."""
-        self._folder = self._home / name
-        self._folder.mkdir()
+    place: what its lines of progress begin with; they are printed, and Ray brings them to the driver, whose code this
+    must be. Where Ray cancels this task, the command ends in order, as by Ctrl-C.
+    """
+    if code() != code_there:
+        version = llama_workbench.__version__
+        raise RuntimeError(f"{ANOTHER_VERSION} (this is {version}): install the same version on all nodes")
+    with suppress(OSError):
+        os.setpriority(os.PRIO_PROCESS, 0, 0)  # Ray gives its workers less than others; only root may change it
+    if (niceness := os.getpriority(os.PRIO_PROCESS, 0)) > 0:
+        first = f"other programs there come first (niceness {niceness})"
+        print(f"{OURS}{place}: {first}: put RAY_worker_niceness=0 before `ray start`", flush=True)
+    with tempfile.TemporaryDirectory(prefix=f"{HOME_PREFIX}{name}-") as home:
         for path, text in files.items():
-            (target := self._folder / path).parent.mkdir(parents=True, exist_ok=True)
+            (target := Path(home, path)).parent.mkdir(parents=True, exist_ok=True)
             target.write_text(text, encoding="utf-8")
-        self._seen = 0
-        command = [sys.executable, "-m", "pytest", "--benchmark", "-p", "no:cacheprovider", f"--run-dir={RUN}", *words]
-        # What Ray sets for its own processes is none of the child's business; threads are set for each workload.
-        environment = {
-            name: value
-            for name, value in child_environment().items()
-            if not name.startswith("RAY_") and name != "OMP_NUM_THREADS"
-        }
-        blocked = signal.pthread_sigmask(signal.SIG_SETMASK, ())  # by Ray; a child inherits it
-        try:
-            with (self._folder / OUTPUT).open("wb") as output:
-                self._child = subprocess.Popen(
-                    tied(command), stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT,
-                    env=environment, cwd=self._folder,
-                )  # fmt: skip
-        finally:
-            signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
+        run, output = Path(home, "run"), Path(home, "output.log")
+        child = _started([f"--run-dir={run.name}", *words], output)
+        lines = _follow(child, output, place)
+        return packed(run, "" if child.returncode == 0 else _reason(lines, child.returncode))
 
-    def look(self, seconds: float) -> tuple[list[str], int | None, bytes]:
-        """What is new: lines that the command wrote, and once it has ended its exit code and its run (a zip file).
-        Waits for it at most so long."""
-        end = time.monotonic() + seconds
-        while True:
-            code = self._child.poll()
-            with (self._folder / OUTPUT).open("rb") as file:
-                file.seek(self._seen)
-                content = file.read()
-            content = content[: content.rfind(b"\n") + 1]
-            self._seen += len(content)
-            if content or code is not None or time.monotonic() >= end:
-                packed_run = b"" if code is None else packed(self._folder / RUN)
-                return content.decode(errors="replace").splitlines(), code, packed_run
-            time.sleep(LOOK_SECONDS)
 
-    def stop(self) -> None:
-        """Let the command end in order, as by Ctrl-C."""
-        self._child.terminate()
+def _started(words: Sequence[str], output: Path) -> subprocess.Popen[bytes]:
+    """The command as a process of its own, for Ray has threads in this one. It ends with this process (`tied`)."""
+    # What Ray sets for its own processes is none of the child's business; threads are set for each workload.
+    environment = {
+        name: value
+        for name, value in child_environment().items()
+        if not name.startswith("RAY_") and name != "OMP_NUM_THREADS"
+    }
+    command = [sys.executable, "-m", "pytest", "--benchmark", "-p", "no:cacheprovider", *words]
+    blocked = signal.pthread_sigmask(signal.SIG_SETMASK, ())  # by Ray; a child inherits it
+    try:
+        with output.open("wb") as written:
+            return subprocess.Popen(
+                tied(command), stdin=subprocess.DEVNULL, stdout=written, stderr=subprocess.STDOUT,
+                env=environment, cwd=output.parent,
+            )  # fmt: skip
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
+
+
+def _follow(child: subprocess.Popen[bytes], output: Path, place: str) -> list[str]:
+    """Print what the command tells until it has ended. Returns all its lines."""
+    lines, rest = list[str](), ""
+    with output.open(encoding="utf-8", errors="replace") as written:
+        has_ended = False
+        while not has_ended:
+            try:
+                has_ended = child.poll() is not None
+                *whole, rest = (rest + written.read()).split("\n")
+                for line in whole:
+                    if line.startswith(OURS):
+                        print(f"{OURS}{place}: {line.removeprefix(OURS)}", flush=True)
+                lines += whole
+                time.sleep(0 if has_ended else LOOK_SECONDS)
+            except KeyboardInterrupt:  # Ray cancels the task
+                child.terminate()
+    return [*lines, rest]
+
+
+def _reason(lines: Sequence[str], code: int) -> str:
+    """Why a command came to nothing, of what it wrote."""
+    written = [line.strip(" !") for line in lines if line.strip(" !=")]
+    faults = [line for line in written if "could not measure: " in line or "error: " in line.lower()]
+    how = signal.Signals(-code).name if code < 0 else f"exit code {code}"
+    return f"the command ended ({how}): {([*written[-1:], *faults] or ['without a word'])[-1][:300]}"
+
+
+def packed(run: Path, reason: str = "") -> bytes:
+    """A run folder as a zip file, whose comment is why the command did not end well."""
+    content = io.BytesIO()
+    with zipfile.ZipFile(content, "w") as archive:
+        archive.comment = reason.encode()
+        for path in sorted(run.rglob("*")):
+            if path.is_file() and not path.name.startswith("."):
+                archive.write(path, path.relative_to(run))
+    return content.getvalue()
 
 
 def code() -> str:
     """A digest of what must be the same on all nodes."""
     folders = (llama_workbench.ROOT / name for name in ("harness", "datasets", "variants", "claims"))
     return digests.digest_of_folders(folders, (".py", ".toml"))
-
-
-def packed(run: Path) -> bytes:
-    """A run folder as a zip file."""
-    content = io.BytesIO()
-    with zipfile.ZipFile(content, "w") as archive:
-        for path in sorted(run.rglob("*")):
-            if path.is_file() and not path.name.startswith("."):
-                archive.write(path, path.relative_to(run))
-    return content.getvalue()
 
 
 _NOISE = re.compile(r"\((?:R|TM|C)\)|\bCPU(?= +\S)|\bProcessor\b|@\s*[\d.]+\s*GHz|\b\w+-Core\b", re.IGNORECASE)

@@ -9,10 +9,8 @@ from __future__ import annotations
 import subprocess
 import sys
 import tempfile
-import threading
 import time
-from collections import deque
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -40,7 +38,7 @@ from ...store.schema import Manifest, Sources
 from .driver import READY, Order, Piece, check_address
 from .folder import FleetFolder
 from .machines import judge_fleet
-from .node import kind_of
+from .node import OURS, kind_of
 
 LOOK_SECONDS = 0.2
 WORKLOADS = "workloads.toml"
@@ -73,7 +71,7 @@ def again(folder: RunFolder, given: Request, options: Options, *, on: str, budge
     """
     check_address(on)
     fleet, known = FleetFolder(folder.path), folder.manifest().request or {}
-    machines = fleet.machines()
+    fleet.machines()  # raises where it is no fleet
     try:
         asked = received(Request, known.get("asked"))
         options = going_on(options, earlier := received(Options, known.get("options")))
@@ -88,16 +86,21 @@ def again(folder: RunFolder, given: Request, options: Options, *, on: str, budge
         differences.append("a claim, or which there are, changed")
     if differences:
         raise RunError(folder.path, f"cannot resume, because something changed: {'; '.join(differences)}", UNDO)
-    if folder.manifest().spending == "replicate":
-        options = replace(options, budget_seconds=earlier.budget_seconds if budget is None else budget)
-        return FleetRun(on, True, plan, request, options, fleet)
-    complete = [machine for machine in machines if machine.status == "complete"]
-    done = {name for machine in complete for name in machine.experiments or [""]}
-    share = sum(unit.share for unit in units_of(plan) if not unit.is_in(done))
+    on_each_kind = folder.manifest().spending == "replicate"
+    done, share = frozenset[str](), 1.0
+    if not on_each_kind:
+        complete = [machine for machine in fleet.machines() if machine.status == "complete"]
+        done = frozenset(name for machine in complete for name in machine.experiments or [""])
+        share = sum(unit.share for unit in units_of(plan) if not _is_in(unit, done))
     if not share:
         raise PlanError(f"{folder.path}: every experiment was measured; more rounds need a new run")
     options = replace(options, budget_seconds=earlier.budget_seconds * share if budget is None else budget)
-    return FleetRun(on, False, plan, request, options, fleet, frozenset(done))
+    return FleetRun(on, on_each_kind, plan, request, options, fleet, done)
+
+
+def _is_in(piece: Piece, done: Collection[str]) -> bool:
+    """Whether these workloads have all of it ("" for what needs none)."""
+    return all(name in done for name in piece.workloads or ("",))
 
 
 # -- what is sent ------------------------------------------------------------------------------------------------------
@@ -217,19 +220,15 @@ class FleetRun:
             driver.stdin.write(f"{self.order(fleet).model_dump_json()}\n")
             driver.stdin.flush()
             progress.phase(f"measuring on {self.on}")
-            last_line = deque[str](maxlen=1)
-            reader = threading.Thread(target=_tell, args=(driver.stdout, progress, last_line), daemon=True)
-            reader.start()
             with Interrupts() as interrupts:
                 try:
-                    self._wait(driver, interrupts, progress)
-                    reader.join(timeout=5.0)
-                    status = fleet.run.manifest().status
-                    if status == "failed" and not fleet.runs():
-                        raise MeasureError(f"--on {self.on}: {last_line[0]}")
-                    if status == "running" and not interrupts.name:
+                    last_line = self._wait(driver, interrupts, progress)
+                    if not (interrupts.name or driver.returncode or fleet.runs()):
+                        fleet.update(fleet.machines(), "failed")
+                        raise MeasureError(f"--on {self.on}: {last_line}")
+                    if driver.returncode and not interrupts.name:
                         progress.note(f"the process that speaks to Ray ended ({driver.returncode}): {_last_of(errors)}")
-                    if status != "complete":
+                    if fleet.run.manifest().status != "complete":
                         fleet.update(fleet.machines(), "interrupted")
                         progress.note(f"to continue: pytest --benchmark --on {self.on} --continue {fleet.path}")
                     if not interrupts.again:
@@ -240,12 +239,18 @@ class FleetRun:
                 progress.note(f"there are no verdicts yet; to compute them: workbench judge {fleet.path}")
                 return Result(fleet.run, fleet.run.manifest(), ())
 
-    def _wait(self, driver: subprocess.Popen[str], interrupts: Interrupts, progress: Progress) -> None:
-        """Until the driver has ended, which a signal brings about; after a second one at once."""
+    def _wait(self, driver: subprocess.Popen[str], interrupts: Interrupts, progress: Progress) -> str:
+        """Hand on what the driver and its nodes tell until it has ended, which a signal brings about, a second one at
+        once. Returns the last line."""
+        assert driver.stdout is not None
+        text = ""
         try:
-            while driver.poll() is None:
+            for line in driver.stdout:
+                _, is_ours, told = line.strip().partition(OURS)  # Ray writes the process before a line of a node
+                if is_ours:
+                    progress.note(text := told)
                 interrupts.raise_lost()
-                time.sleep(LOOK_SECONDS)
+            driver.wait()
         except KeyboardInterrupt:
             progress.note(f"interrupted ({interrupts.name or 'Ctrl-C'}): what was measured is kept")
             driver.terminate()
@@ -253,22 +258,19 @@ class FleetRun:
                 time.sleep(LOOK_SECONDS)
             driver.kill()
             driver.wait()
+        return text
 
     def _folder(self, lock: Lock) -> FleetFolder:
-        """The folder, with run.json and claims.json. What an earlier driver did not live to close is closed."""
-        fleet = self.earlier or FleetFolder.create(self.options.run_dir, lock=lock)
-        machines, before = [], Manifest()
+        """The folder, with run.json and claims.json."""
+        fleet, before = self.earlier or FleetFolder.create(self.options.run_dir, lock=lock), Manifest()
         if self.earlier is not None:
             fleet.run.hold(lock)
             before = fleet.run.manifest()
             fleet.run.reopen(before)
-            for machine in fleet.machines():
-                cut_off = {"status": "interrupted", "reason": "the whole run was cut off"}
-                machines.append(machine.model_copy(update=cut_off if machine.status == "running" else {}))
         sources = sources_of(self.plan)
         assert sources is not None  # no functions are sent
         fleet.write(
-            machines,
+            before.machines,
             claims=self.plan.claims,
             started=before.started or datetime.now(UTC).isoformat(timespec="seconds"),
             finished=None,
@@ -288,7 +290,7 @@ class FleetRun:
         """What is left to measure, the longest first; on each kind of machine all of it."""
         if self.on_each_kind:
             return [Piece()]
-        left = [unit for unit in units_of(self.plan) if not unit.is_in(self.done)]
+        left = [unit for unit in units_of(self.plan) if not _is_in(unit, self.done)]
         if not (self.request.claims or self.request.everything):
             # A claim that is named is measured as a whole; where none was, only what is quick.
             left = [unit.model_copy(update={"claims": []}) if unit.workloads else unit for unit in left]
@@ -312,13 +314,6 @@ class FleetRun:
             files=self.files,
             gpu=self.plan.device != "cpu",
         )
-
-
-def _tell(lines: Iterable[str], progress: Progress, last_line: deque[str]) -> None:
-    """Hand on what the driver says."""
-    for line in lines:
-        last_line.append(line.strip())
-        progress.note(line.strip())
 
 
 def _last_of(errors: IO[str]) -> str:

@@ -8,14 +8,10 @@ machine" is said where one machine settles an effect in one way and another in a
 machines settle the claim alike, where two machines' intervals of one effect have no common point.
 
 Each effect is also told by machine kind and over machines (machines.json). What is true on another machine may differ
-by more than any interval is wide, so machines are never poured into one series of rounds. Two questions are asked:
-
-- *These machines.* The mean of what is true on each. Errors of different machines are independent, so half widths add
-  as errors do, by squares; each is that of an interval that holds at every look, which makes the sum wide enough.
-  How much the machines differ has no part in it (the "fixed effects" model: Rice, Higgins & Lumley 2018).
-- *Machines in general.* The measured kinds are taken for a draw from all (random effects). The variance between them is
-  Paule & Mandel's, the interval of the mean Hartung & Knapp's with their factor not below 1, and that for one more kind
-  Higgins', Thompson's & Spiegelhalter's (2009), which is Student's t with two degrees of freedom less than kinds.
+by more than any interval is wide, so machines are never poured into one series of rounds: there is the mean of what is
+true on each. Errors of different machines are independent, so half widths add as errors do, by squares; each is that of
+an interval that holds at every look, which makes the sum wide enough. How much the machines differ has no part in it
+(the "fixed effects" model: Rice, Higgins & Lumley 2018); that is Paule & Mandel's variance.
 
 docs/concepts/statistics.md has simulated rates. Units are those of the effects: log ratios, or values.
 """
@@ -29,7 +25,6 @@ from functools import partial
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from ...evidence.effect import ON_THE_MACHINE, combine, exp, how_many
 from ...evidence.evidence import Evidence
@@ -37,8 +32,8 @@ from ...judge.parts import Part, all_together, shared_alpha
 from ...metrics.base import Judged
 from ...spec.words import SETTLED, Cause, Word
 from ...stats.confidence import looks_reached
-from ...stats.means import CentredInterval, Mean, between_variance, scatter, student_quantile
-from ...store.verdict_schema import Effect, General, OfKind, OverMachines, Pooled, Verdict
+from ...stats.means import CentredInterval, between_variance, student_quantile
+from ...store.verdict_schema import Effect, OfKind, OverMachines, Pooled, Verdict
 
 
 @dataclass(frozen=True)
@@ -262,10 +257,6 @@ def _is_sound(effect: Effect) -> bool:
 
 # -- each effect by machine kind and over machines, as machines.json has it --------------------------------------------
 
-LEAST_KINDS = 5
-"""Of fewer kinds of machines nothing is said about machines in general: the intervals are too wide to be of use, and
-the spread between machines is hardly known."""
-
 
 def _over(part: Part, verdict: Verdict, machines: Sequence[MachineEvidence], alpha: float) -> Iterator[OverMachines]:
     """Each effect of a part by machine kind and over machines, every interval at alpha."""
@@ -283,9 +274,7 @@ def _over(part: Part, verdict: Verdict, machines: Sequence[MachineEvidence], alp
         effects = [effect for each in by_kind.values() for _, effect in each]
         unit, several = effects[0].unit, len(effects) > 1
         means = {kind: mean_of([ends_of(effect) for _, effect in each]) for kind, each in by_kind.items()}
-        errors = {
-            kind: [_error(effect, alpha, part.looks_once) for _, effect in each] for kind, each in by_kind.items()
-        }
+        errors = [_error(effect, alpha, part.looks_once) for effect in effects]
         yield OverMachines(
             claim=verdict.claim,
             part=verdict.part or verdict.title * verdict.is_comparison,
@@ -303,14 +292,8 @@ def _over(part: Part, verdict: Verdict, machines: Sequence[MachineEvidence], alp
                 for kind, each in by_kind.items()
             ),
             mean=Pooled(**_shown(mean_of([*map(ends_of, effects)]), unit)) if several else None,
-            spread=_spread(effects, [error for each in errors.values() for error in each]) if several else math.nan,
+            spread=_spread(effects, errors) if several else math.nan,
             apart=key in apart,
-            general=_general(
-                [mean.centre for mean in means.values()],
-                [math.hypot(*each) / len(each) for each in errors.values()],
-                alpha,
-                unit,
-            ),
         )
 
 
@@ -326,22 +309,6 @@ def mean_of(intervals: Sequence[CentredInterval]) -> CentredInterval:
 def have_no_common_point(intervals: Sequence[CentredInterval]) -> bool:
     """Whether two of the intervals do not touch."""
     return max(each.low for each in intervals) > min(each.high for each in intervals)
-
-
-def random_effects(centres: ArrayLike, errors: ArrayLike, alpha: float) -> tuple[CentredInterval, CentredInterval]:
-    """What to expect of machines of which these (three or more) are a draw: the mean over all, and where one more kind
-    of machine lies. Raises ValueError for fewer."""
-    y, v = np.asarray(centres, dtype=np.float64), np.asarray(errors, dtype=np.float64) ** 2
-    if y.size < 3:
-        raise ValueError(f"machines in general need three kinds of machines, not {y.size}")
-    between = between_variance(y, np.sqrt(v))
-    weights = 1 / (v + between)
-    mean = float(weights @ y / weights.sum())
-    factor = max(1.0, scatter(y, weights) / (y.size - 1))
-    error = math.sqrt(factor / weights.sum())
-    all_of_them = Mean(mean, error, y.size - 1)
-    one_more = Mean(mean, math.hypot(error, math.sqrt(between)), y.size - 2)
-    return CentredInterval(mean, *all_of_them.ends(alpha)), CentredInterval(mean, *one_more.ends(alpha))
 
 
 def ends_of(effect: Effect) -> CentredInterval:
@@ -388,11 +355,3 @@ def _spread(effects: Sequence[Effect], errors: Sequence[float]) -> float:
     if not all(errors):  # counted, not estimated
         return float(np.std(centres, ddof=1))
     return math.sqrt(between_variance(centres, errors))
-
-
-def _general(centres: Sequence[float], errors: Sequence[float], alpha: float, unit: str) -> General | None:
-    """Machines in general, a kind of them being one draw; None where there are too few kinds, or one has no error."""
-    if len(centres) < LEAST_KINDS or not all(0 < error < math.inf for error in errors):
-        return None
-    mean, one_more = (_shown(ends, unit) for ends in random_effects(centres, errors, alpha))
-    return General(**mean, next_low=one_more["low"], next_high=one_more["high"])
