@@ -34,11 +34,9 @@ pytestmark = pytest.mark.covers("harness/plugin", "harness/session", "harness/sl
 
 PYTEST = Path(sys.executable).with_name("pytest")
 
-PAIR = ("--compare", "team006_before", "fast")
-ALIKE = ("--compare", *kills.MODELS, *kills.ENDLESS)
-"""A comparison that no time decides."""
+PAIR = ("--compare", *kills.COMPONENTS)
 
-WORKLOADS = ("prefill-tiny-t16", "decode-tiny-c16", "prefill-tiny-t16-b3")
+WORKLOAD = "prefill-tiny-t16"
 MASKS = ("mask-get-t128", "mask-get-t512", "mask-get-t2048")
 """Work of a component: its rounds are over soon."""
 
@@ -106,6 +104,14 @@ def rounds(fleet: Path, machine: str) -> int:
     return sum(RunFolder(FleetFolder(fleet).machine(machine)).finished_rounds().values())
 
 
+def at_work() -> str:
+    """A machine whose command runs; empty while there is none."""
+    for pid in measuring():
+        with suppress(psutil.Error):
+            return machine_of(psutil.Process(pid))
+    return ""
+
+
 def with_rounds() -> str:
     """A machine that has finished rounds and is not done; empty while there is none. They lie with the node."""
     for pid in measuring():
@@ -130,7 +136,7 @@ def effects(fleet: Path) -> dict[str, int]:
 
 
 def test_without_a_cluster_it_says_how_to_start_one(folder: Path) -> None:
-    process = started(folder, *PAIR, "--workloads", WORKLOADS[0], address="127.0.0.1:1")
+    process = started(folder, *PAIR, "--workloads", WORKLOAD, address="127.0.0.1:1")
     said, _ = process.communicate(timeout=120)
     assert process.returncode == 3
     assert "--on ray: no Ray cluster answers (" in said and "`ray start --head`" in said
@@ -143,9 +149,9 @@ def test_a_node_is_killed_and_another_joins(
 ) -> None:
     old = nodes.cluster.add(PYTHONPATH=str(another_version(tmp_path_factory.mktemp("old"))))
     fleet = folder / "fleet"
-    words = (*ALIKE, "--workloads", ",".join(WORKLOADS), "--budget", "8", "--run-dir", "fleet")
+    words = (*PAIR, "--workloads", ",".join(MASKS), "--budget", "6", "--run-dir", "fleet")
     process = started(folder, *words, address=nodes.cluster.address)
-    lost = until(lambda: with_rounds() if left_out(fleet) else "", "rounds, and an answer of the other version")
+    lost = until(lambda: at_work() if left_out(fleet) else "", "a command, and an answer of the other version")
     nodes.kill_the_one_with(lost)
     nodes.alive.append(nodes.cluster.add())
     said = ended(process, fleet)
@@ -158,19 +164,19 @@ def test_a_node_is_killed_and_another_joins(
     [other] = left_out(fleet)
     assert other["folder"] is None
     complete = [each for each in machines.values() if each["status"] == "complete"]
-    assert sorted(name for each in complete for name in each["experiments"]) == sorted(WORKLOADS)
+    assert sorted(name for each in complete for name in each["experiments"]) == sorted(MASKS)
     for each in complete:
         run = RunFolder(FleetFolder(fleet).machine(each["name"]))
         assert run.changed() == [] and run.read_manifest()["sealed"]
         assert {*run.finished_rounds()} == {*each["experiments"]}
-    assert {*effects(fleet)} == {*WORKLOADS} and min(effects(fleet).values()) > 0
-    assert "verdict" in said and kills.MODELS[1] in said
+    assert {*effects(fleet)} == {*MASKS} and min(effects(fleet).values()) > 0
+    assert "verdict" in said and PAIR[2] in said
 
 
 @pytest.mark.long
 def test_a_run_goes_on_after_its_driver_was_killed(nodes: Nodes, folder: Path) -> None:
     fleet = folder / "fleet"
-    words = ("--compare", *kills.COMPONENTS, "--workloads", ",".join(MASKS), "--budget", "4", "--run-dir", "fleet")
+    words = (*PAIR, "--workloads", ",".join(MASKS), "--budget", "4", "--run-dir", "fleet")
     process = started(folder, *words, address=nodes.cluster.address)
 
     def complete() -> list[str]:
@@ -201,7 +207,7 @@ def test_a_signal_ends_it_in_order_and_each_kind_of_machine_goes_on(nodes: Nodes
     on_one_core(nodes.alive[0])
     (folder / "mine.py").write_text(MINE, encoding="utf-8")
     fleet = folder / "fleet"
-    words = ("--compare", kills.MODELS[0], "mine", *kills.ENDLESS, "--workloads", WORKLOADS[0], "--on-each-kind")
+    words = ("--compare", kills.MODELS[0], "mine", *kills.ENDLESS, "--workloads", WORKLOAD, "--on-each-kind")
     words += ("--add-variant", "mine.py:mine", "--budget", "300", "--run-dir", "fleet")
     process = started(folder, *words, address=nodes.cluster.address)
     until(with_rounds, "rounds")
@@ -218,7 +224,7 @@ def test_a_signal_ends_it_in_order_and_each_kind_of_machine_goes_on(nodes: Nodes
     ended(started(folder, *words, address=nodes.cluster.address), fleet)
     complete = [each for each in manifest(fleet)["machines"] if each["status"] == "complete"]
     assert (manifest(fleet)["spending"], manifest(fleet)["status"]) == ("replicate", "complete")
-    assert [each["experiments"] for each in complete] == [[WORKLOADS[0]], [WORKLOADS[0]]]
+    assert [each["experiments"] for each in complete] == [[WORKLOAD], [WORKLOAD]]
     assert len({each["kind"].partition(" #")[0] for each in complete}) == 2, "one core and two are two kinds"
     [effect, *_] = json.loads((fleet / "machines.json").read_text(encoding="utf-8"))
     assert len(effect["kinds"]) == 2
