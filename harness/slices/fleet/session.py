@@ -246,9 +246,9 @@ class FleetRun:
         text = ""
         try:
             for line in driver.stdout:
-                _, is_ours, told = line.strip().partition(OURS)  # Ray writes the process before a line of a node
+                _, is_ours, progressed = line.strip().partition(OURS)  # Ray writes the process before a line of a node
                 if is_ours:
-                    progress.note(text := told)
+                    progress.note(text := progressed)
                 interrupts.raise_lost()
             driver.wait()
         except KeyboardInterrupt:
