@@ -19,8 +19,7 @@ from ...report.markdown import markdown_cell, markdown_rows
 from ...spec.regions import MARGIN_PERCENT, SECOND_MARGIN_PERCENT
 from ...spec.words import Word
 from ...stats.means import exact_ends
-from .clothes import CLOTHES
-from .known import IDENTICAL, KINDS, MOVED, PLANTED, TWINS, KnownComparison
+from .known import IDENTICAL, KINDS, PLANTED, TWINS, KnownComparison
 
 # -- a trial and the file of trials ------------------------------------------------------------------------------------
 
@@ -313,18 +312,14 @@ def work_text(trial: Trial) -> str:
 
 
 def _sorts(trial: Trial) -> list[Sort]:
-    """The rows in which a trial counts: all, its kind and work, what else ran, its processor, its case, and what a twin
-    differs in."""
+    """The rows in which a trial counts: all, its kind and work, what else ran, and its processor."""
     kind, work = KINDS.index(trial.kind), (TWINS, IDENTICAL, PLANTED).index(trial.work)
-    every = (*CLOTHES, MOVED)
     return [
         (0, 0, 0, "all"),
         (1, kind, 0, trial.kind),
         (1, kind, 1 + work + trial.percent, f"{trial.kind}, {work_text(trial)}"),
         (2, int(trial.busy), 0, "busy" if trial.busy else "quiet"),
         (2, 2, 0, f"on {trial.machine.partition(',')[0]}"),
-        (3, kind, 0, f"case {trial.case}"),
-        *((4, every.index(each), 0, f"rewrite: {each}") for each in trial.clothes),
     ]
 
 
