@@ -101,7 +101,9 @@ class Schedule:
         self._prepare(seconds)
         effects = sum(remaining.effects for _, remaining in self._still_open())
         group_of = {id(state): group for group in self.processes.groups for state in group.states}
+        counts = 0, 0
         while open_ := self._still_open():
+            counts = _counts(open_, effects, counts)
             total_left = seconds - (time.monotonic() - start)
             if is_overtime := total_left <= 0:
                 total_left += OVERTIME_SHARE * seconds
@@ -110,7 +112,8 @@ class Schedule:
                     break
             open_ = in_time(open_, total_left)
             best = open_[0] if is_overtime else next_to_measure(open_, total_left)
-            _show(self.setting.progress, best, open_, effects, (time.monotonic() - start, total_left))
+            intervals = f", intervals: {counts[0]} of {effects}, {counts[1]} narrow enough" if effects > 1 else ""
+            _show(self.setting.progress, best[0].name + intervals, open_, (time.monotonic() - start, total_left))
             group, begun, before = group_of[id(best[0])], time.monotonic(), [state.seconds for state in states]
             self._turn(group, best, open_, total_left)
             spent = [state.seconds - seconds for state, seconds in zip(states, before, strict=True)]
@@ -349,19 +352,21 @@ def charge(
         state.wall_seconds += max(seconds - sum(spent), 0.0) / len(shared)
 
 
-def _show(progress: Progress, best: Open, open_: Sequence[Open], effects: int, times: tuple[float, float]) -> None:
-    """Say how far it is: the workload that is measured next, how many of so many effects have an interval, and how many
-    are known as well as they are wanted. times: seconds elapsed, and left."""
+def _counts(open_: Sequence[Open], effects: int, before: tuple[int, int]) -> tuple[int, int]:
+    """How many of so many effects have an interval, and how many are known as well as they are wanted: no fewer than
+    `before`, for an interval may widen. open_: all that is open, also what no time is left for."""
+    begun = effects - sum(remaining.effects for _, remaining in open_ if remaining.early)
+    narrow = effects - sum(remaining.effects for _, remaining in open_)
+    return max(begun, before[0]), max(narrow, before[1])
+
+
+def _show(progress: Progress, text: str, open_: Sequence[Open], times: tuple[float, float]) -> None:
+    """Say how far it is. times: seconds elapsed, and left."""
     elapsed, total_left = times
     needed = sum(
         min(remaining.rounds_all * round_seconds(state, remaining.pair), total_left) for state, remaining in open_
     )
     left = min(total_left, needed)
-    begun = max(effects - sum(remaining.effects for _, remaining in open_ if remaining.early), 0)
-    narrow = max(effects - sum(remaining.effects for _, remaining in open_), 0)
-    text = best[0].name
-    if effects > 1:
-        text += f", intervals: {begun} of {effects}, {narrow} narrow enough"
     progress.step(text, elapsed / (elapsed + left), left)
 
 

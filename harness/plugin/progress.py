@@ -16,6 +16,20 @@ ALMOST = 0.99
 """The largest share that is shown while seconds are left."""
 
 
+class _Forwards:
+    """What is shown of a phase, which never runs backwards: an estimate may take back what it said."""
+
+    def __init__(self) -> None:
+        self.done = 0.0
+        self.seconds_left = math.inf
+
+    def step(self, done: float, seconds_left: float) -> str:
+        """Go on; gives the time that is left in words."""
+        self.done = max(self.done, _share(done, seconds_left))
+        self.seconds_left = min(self.seconds_left, seconds_left)
+        return _left(self.seconds_left)
+
+
 class LiveProgress:
     """A bar that is redrawn: phase, what is measured now, share, time left."""
 
@@ -33,19 +47,19 @@ class LiveProgress:
             refresh_per_second=2,  # the other core belongs to whatever else runs here; drawing must not
         )
         self._task = self._progress.add_task("", total=1.0, phase="starting", left="")
+        self._forwards = _Forwards()
         self._progress.start()
 
     def phase(self, text: str) -> None:
+        self._forwards = _Forwards()
         self._progress.update(self._task, phase=text, description="", completed=0.0, left="")
 
     def note(self, text: str) -> None:
         self._progress.console.print(text, markup=False, emoji=False)
 
     def step(self, text: str, done: float, seconds_left: float) -> None:
-        """Move the bar, never backwards within a phase: an estimate may take back what it said."""
-        [bar] = self._progress.tasks
-        done = max(bar.completed, _share(done, seconds_left))
-        self._progress.update(self._task, description=text, completed=done, left=_left(seconds_left))
+        left = self._forwards.step(done, seconds_left)
+        self._progress.update(self._task, description=text, completed=self._forwards.done, left=left)
 
     def close(self) -> None:
         self._progress.stop()
@@ -57,22 +71,20 @@ class LineProgress:
     def __init__(self, console: Console) -> None:
         self._console = console
         self._said = 0.0
-        self._done = 0.0
+        self._forwards = _Forwards()
 
     def phase(self, text: str) -> None:
         self.note(text)
-        self._done = 0.0
+        self._forwards = _Forwards()
 
     def note(self, text: str) -> None:
         self._console.print(f"workbench: {text}", markup=False, emoji=False)
         self._said = time.monotonic()
 
     def step(self, text: str, done: float, seconds_left: float) -> None:
-        # An estimate may take back what it said; a reader need not see that.
-        self._done = max(self._done, _share(done, seconds_left))
+        left = self._forwards.step(done, seconds_left)
         if time.monotonic() - self._said >= REPORT_SECONDS:
-            left = _left(seconds_left)
-            self.note(f"{100 * self._done:3.0f} %{', ' + left if left else ''}: {text}")
+            self.note(f"{100 * self._forwards.done:3.0f} %{', ' + left if left else ''}: {text}")
 
     def close(self) -> None:
         pass

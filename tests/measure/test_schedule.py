@@ -29,7 +29,7 @@ from llama_workbench.harness.measure.choosing import (
     once_seconds,
     round_seconds,
 )
-from llama_workbench.harness.measure.measurement import charge
+from llama_workbench.harness.measure.measurement import _counts, charge
 from llama_workbench.harness.measure.participants import Begin, ExperimentState, Tally
 from llama_workbench.harness.plan.experiments import Plan, make_plan
 from llama_workbench.harness.plan.options import Options, Request
@@ -102,6 +102,13 @@ def test_what_the_first_screen_asks_for_is_known_well_before_others_have_an_inte
     assert next_to_measure([*open_[:2], (asked, replace(late(30), asked=4))], 100)[0] is asked, "it had the fewest"
     assert next_to_measure([*open_[:2], (asked, replace(early(30), asked=0))], 100)[0] is asked, "it has none yet"
     assert first_intervals([open_[0], (asked, replace(early(30), asked=0))])[0][0][0] is asked
+
+
+def test_the_intervals_that_are_told_never_become_fewer() -> None:
+    begun = (state("begun", 1.0), late(50.0))
+    assert _counts([begun, (state("not begun", 1.0), early(10.0, effects=4))], 10, (0, 0)) == (6, 5)
+    assert _counts([begun], 10, (6, 5)) == (10, 9)
+    assert _counts([begun, (state("wider again", 1.0), late(5.0))], 10, (10, 9)) == (10, 9)
 
 
 def test_what_the_time_left_will_not_settle_gives_it_to_others() -> None:

@@ -281,14 +281,15 @@ assert calls.count(1 + len(words)) == calls.count(1) + 1, calls  # the conftest 
 
 
 @pytest.mark.parametrize(
-    ("steps", "said"),
+    ("steps", "shares", "lefts"),
     [
-        ([(0.2, 10.0), (0.7, 10.0), (0.6, 10.0), (0.9, 10.0)], ["20", "70", "70", "90"]),
-        ([(1.0, 300.0), (0.97, 20.0), (1.0, 0.0)], ["99", "99", "100"]),  # what is nearly settled goes on
+        ([(0.2, 10.0), (0.7, 10.0), (0.6, 10.0), (0.9, 10.0)], ["20", "70", "70", "90"], ["10 s"] * 4),
+        ([(1.0, 300.0), (0.97, 20.0), (1.0, 0.0)], ["99", "99", "100"], ["5 min", "20 s", "0 s"]),
+        ([(0.98, 21.0), (0.99, 120.0)], ["98", "99"], ["21 s", "21 s"]),  # what is nearly settled goes on
     ],
 )
 def test_lines_of_progress_never_run_backwards_nor_end_while_seconds_are_left(
-    monkeypatch: pytest.MonkeyPatch, steps: list[tuple[float, float]], said: list[str]
+    monkeypatch: pytest.MonkeyPatch, steps: list[tuple[float, float]], shares: list[str], lefts: list[str]
 ) -> None:
     monkeypatch.setattr(progress, "REPORT_SECONDS", 0.0)
     lines = progress.LineProgress(Console(file=(text := io.StringIO()), width=200))
@@ -296,7 +297,8 @@ def test_lines_of_progress_never_run_backwards_nor_end_while_seconds_are_left(
         lines.phase(phase)
         for done, left in steps:
             lines.step("a workload", done, left)
-    assert re.findall(r"(\d+) %", text.getvalue()) == said * 2
+    assert re.findall(r"(\d+) %", text.getvalue()) == shares * 2
+    assert re.findall(r"(\d+ \w+) left", text.getvalue()) == lefts * 2
 
 
 def test_a_bar_never_runs_backwards_within_a_phase() -> None:
