@@ -234,10 +234,13 @@ def _row(plot: Plot, row: Row, y: float) -> list[str]:
     """A line of text, and under it the track with everything on it; `y` is the track's middle."""
     plan, colours = plot.forest, plot.colours
     effect, half = row.effect, TRACK_PX / 2
-    # As wide as its parent it may have more room than a phone: the numbers then lie on what is too long for that.
-    where = words.clip(effect.where, max(12, plot.letters - len(row.told) - 2) if plot.width else 36)
-    over = f"paint-order:stroke;stroke:{colours.page};stroke-width:6px"
-    above = [plot.text(0, y - half - 6, where), plot.text(1, y - half - 6, row.told, more=over)]
+    told = plot.text(1, y - half - 6, row.told)
+    if plot.width:
+        above = [plot.text(0, y - half - 6, words.clip(effect.where, max(12, plot.letters - len(row.told) - 2))), told]
+    else:  # as wide as its parent: the name has what the numbers leave
+        room = f"width:calc(100% - {LETTER_PX * (len(row.told) + 2):.0f}px);overflow:hidden"
+        name = _text(0, LINE_PX - 5, effect.where, colours.text)
+        above = [f'<svg y="{y - half - LINE_PX - 1:.1f}" height="{LINE_PX}" style="{room}">{name}</svg>', told]
     drawn = ["<g>", f"<title>{_hover(row, plan)}</title>", *above]
     drawn.append(_box(plot, plan.left, plan.right, y, half, colours.track))
     if plan.region:

@@ -38,7 +38,7 @@ def sections(run: data.Run) -> dict[str, Section]:
     for face in faces("section"):
         if face.PAGE == "explore":
             there, measured_by = face.is_there(run), getattr(face, "MEASURED_BY", face.KEY)
-            if there or measured_by in run.dispute.measured_by:
+            if there or (measured_by in run.dispute.measured_by and not run.is_of_functions):
                 part = Section(face.KEY, face.TITLE, face.show, there, run.dispute.command(measured_by))
                 by_place.setdefault(face.PLACE, []).append(part)
     listed = [section for place in sorted(by_place) for section in by_place[place]]

@@ -42,11 +42,14 @@ def open_claims(title: str) -> state.Opened | None:
     return opened
 
 
-def wanted(claims: Sequence[data.Claim]) -> int | None:
-    """The claim of `?claim=` and `?part=` (without that part, its first); None where the URL names none of these."""
+def wanted(run: data.Run, claims: Sequence[data.Claim]) -> int | None:
+    """Which of these claims `?claim=` and `?part=` mean, without that part its main one; None where there is none."""
     name, part = st.query_params.get("claim"), st.query_params.get("part", "")
-    same = [index for index, claim in enumerate(claims) if claim.claim == name]
-    return next((index for index in same if claims[index].part == part), same[0] if same else None)
+    parts = [claim for claim in claims if claim.claim == name]
+    if not parts:
+        return None
+    shown = next((claim for claim in parts if claim.part == part), outcomes.main_part(run, parts))
+    return next(place for place, claim in enumerate(claims) if claim is shown)
 
 
 def warn_of_unknown(claims: Sequence[data.Claim]) -> None:
@@ -71,7 +74,7 @@ def choose(opened: state.Opened) -> data.Claim | None:
             st.query_params.pop(name, None)
         shown = ANY
     elif claims:
-        asked = wanted(claims)
+        asked = wanted(run, claims)
         shown = outcomes.main_claim(run, claims) if asked is None else asked
     else:
         shown = ANY
@@ -192,8 +195,8 @@ def names(claims: Sequence[data.Claim]) -> list[str]:
 
 
 def full_title(claim: data.Claim) -> str:
-    """Its title, with its part where it has several."""
-    return f"{claim.title} ({claim.part})" if claim.part else claim.title
+    """Its title, with its part where it has several, and its threshold."""
+    return claim.with_threshold(f"{claim.title} ({claim.part})" if claim.part else claim.title)
 
 
 def titled(look: words.Appearance, text: str) -> str:

@@ -156,13 +156,13 @@ def matrix(run: data.Run, places: Sequence[int]) -> Json:
 
 
 def _row(run: data.Run, grid: Grid, parts: Sequence[data.Claim], places: Sequence[int]) -> Json:
-    main = _main_of(run, parts)
+    main = stands.main_part(run, parts)
     more = f"{len(parts)} parts" if len(parts) > 1 else ""
     return {
         "index": places[parts.index(main)],
         "indices": list(places),
         "look": look(stands.look_of(main)),
-        "title": words.clip(main.title, LONGEST),
+        "title": words.clip(main.with_threshold(main.title), LONGEST),
         "sentence": stands.sentence(main),
         "tally": " · ".join(filter(None, (outcomes.tally_text(outcomes.tally(main)), more))),
         **_numbers(grid, main),
@@ -174,7 +174,7 @@ def _part(run: data.Run, grid: Grid, claim: data.Claim, place: int) -> Json:
     return {
         "index": place,
         "look": look(stands.look_of(claim)),
-        "title": words.clip(claim.part or "the whole claim", LONGEST),
+        "title": words.clip(claim.with_threshold(claim.part or "the whole claim"), LONGEST),
         "sentence": stands.sentence(claim),
         "tally": outcomes.tally_text(outcomes.tally(claim)),
         **_numbers(grid, claim),
@@ -311,13 +311,6 @@ def _first(run: data.Run) -> list[str]:
     return list(dict.fromkeys(asked or (claim.claim for claim in main_claims(run))))
 
 
-def _main_of(run: data.Run, parts: Sequence[data.Claim]) -> data.Claim:
-    """Of a claim's parts the one that stands for it: the headline's, else the first that was measured."""
-    known = {part.part: part for part in parts}
-    named = (known.get(part or "") for name, part in run.dispute.headlines() if name == parts[0].claim)
-    return next(filter(None, named), None) or next((part for part in parts if part.effects), parts[0])
-
-
 # -- the teams ---------------------------------------------------------------------------------------------------------
 
 
@@ -353,7 +346,11 @@ def _said(run: data.Run, name: str, main: Sequence[data.Claim]) -> list[Json]:
     first = {claim.claim for claim in main if name in claim.who}
     theirs = [each for each in _claims_of(run, name) if each.claim in first or each.verdict == Word.REFUTED]
     return [
-        {"look": look(stands.look_of(claim)), "text": words.clip(claim.title, LONGEST), "index": index[id(claim)]}
+        {
+            "look": look(stands.look_of(claim)),
+            "text": words.clip(claim.with_threshold(claim.title), LONGEST),
+            "index": index[id(claim)],
+        }
         for claim in sorted(theirs, key=_rank)
     ]
 
@@ -365,8 +362,8 @@ def _claims_of(run: data.Run, name: str) -> list[data.Claim]:
         parts = [run.claims[place] for place in group]
         own = [part for part in parts if name in part.who]
         if own:
-            main = _main_of(run, parts)
-            claims.append(main if name in main.who else _main_of(run, own))
+            main = stands.main_part(run, parts)
+            claims.append(main if name in main.who else stands.main_part(run, own))
     return claims
 
 
@@ -417,7 +414,7 @@ def show_claims(opened: state.Opened, shown: Sequence[data.Claim]) -> None:
         "whole": len(places) < len(opened.run.claims),  # what was looked for is not folded
         "claimed": {"margin": "counts as the same", "asked": "asked"}.get("".join(kinds), "claimed"),
         "sure": words.percent(1 - opened.run.alpha),
-        "open": section.wanted(opened.run.claims),
+        "open": section.wanted(opened.run, opened.run.claims),
         "scroll": not state.was_brought("claim"),  # who comes back from another page sees the answer first
     }
 

@@ -14,6 +14,7 @@ import plotly.graph_objects as go
 import streamlit as st
 from scipy import stats
 
+from llama_workbench.harness.evidence.effect import half_width
 from llama_workbench.harness.report.outcome import trust_of
 from llama_workbench.harness.slices import faces
 from llama_workbench.harness.spec.table import Table
@@ -118,7 +119,7 @@ def controls_as_claim(run: data.Run) -> data.Claim:
             baseline=KINDS.get(control.kind, control.kind),
             named=run.named(control.workload),
             verdict=Word.FIRED if control.fired else Word.PASSED,
-            notes=(f"{control.variant}: a difference of {100 * smallest(control):.2g} % could have been seen",),
+            notes=(f"{control.variant}: a difference of {half_width(smallest(control))} could have been seen",),
         )
         for control in listed
         if math.isfinite(smallest(control))
@@ -138,10 +139,10 @@ def could_see(claims: Iterable[data.Claim]) -> str:
     if not widths:
         return ""
     known = [*widths.values()]
-    widest = f"within ±{100 * max(known):.2g} %. Where an interval cannot tell, the verdict is inconclusive."
+    widest = f"within {half_width(max(known))}. Where an interval cannot tell, the verdict is inconclusive."
     if len(known) == 1:
         return f"The comparison is known {widest}"
-    return f"Half of {len(known)} comparisons are known within ±{100 * np.median(known):.2g} %, all {widest}"
+    return f"Half of {len(known)} comparisons are known within {half_width(float(np.median(known)))}, all {widest}"
 
 
 # -- the same code over the run ----------------------------------------------------------------------------------------

@@ -7,6 +7,7 @@ counts as missing where it is of a wrong kind.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import astuple, dataclass, field, replace
 from functools import cached_property, partial
@@ -15,7 +16,7 @@ from typing import Annotated, Any, TypeVar, get_args
 
 from pydantic import BeforeValidator
 
-from llama_workbench.harness.evidence.effect import ALPHA, exp, percent
+from llama_workbench.harness.evidence.effect import ALPHA, exp, half_width, percent
 from llama_workbench.harness.machine.lifeline import is_held
 from llama_workbench.harness.metrics.base import Metric
 from llama_workbench.harness.metrics.registry import metric_of, names
@@ -116,6 +117,14 @@ class Claim(Verdict):
         """What its region is."""
         return "margin" if self.is_comparison else "asked" if self.is_condition else "claimed"
 
+    def with_threshold(self, text: str) -> str:
+        """`text`, with the threshold of a claim on a value behind it where the text does not have it: "Cached masks
+        cost too much memory: above 10 %"."""
+        ends = [end for end in (self.low, self.high) if end is not None]
+        if not self.unit or len(ends) != 1 or re.search(rf"\b{ends[0]:g}\b", text):
+            return text
+        return f"{text}: {self.claimed}"
+
     @property
     def notes(self) -> list[str]:
         """What is said of its effects, each once, after the workloads that have it."""
@@ -152,8 +161,8 @@ def identical_code(floors: Iterable[Floor]) -> str:
         return ""
     furthest = max(abs(math.log(floor.value)) for floor in known)
     widest = max(math.log(floor.high / floor.low) / 2 for floor in known)
-    within, half = (percent(math.expm1(distance)) for distance in (furthest, widest))
-    return f"identical code came out within {within} of 1 (widest interval ±{half})"
+    within, half = (math.expm1(distance) for distance in (furthest, widest))
+    return f"identical code came out within {percent(within)} of 1 (widest interval {half_width(half)})"
 
 
 @dataclass(frozen=True)

@@ -28,7 +28,9 @@ UNDERSTATED_LOOK = replace(
 
 
 def look_of_row(verdict: Verdict, word: Word) -> words.Appearance:
-    """How those rows of a verdict are shown that came out as `word`."""
+    """How those rows of a verdict are shown that came out as `word`: of one that no row was tested for, as that."""
+    if verdict.verdict is Word.NOT_TESTED and word is Word.INCONCLUSIVE:
+        return Word.NOT_TESTED.look
     return UNDERSTATED_LOOK if word == Word.REFUTED and verdict.is_understated else word.look
 
 
@@ -64,6 +66,13 @@ def main_claim(run: data.Run, claims: Sequence[data.Claim]) -> int:
     """Which of these claims the headline is about; the first where it is about none alone."""
     lines = answers.answer(claims, run.dispute).lines
     return next((place for place, each in enumerate(claims) if lines and each is lines[0].verdict), 0)
+
+
+def main_part(run: data.Run, parts: Sequence[data.Claim]) -> data.Claim:
+    """Of a claim's parts the one that stands for it: the headline's, else the first that was measured."""
+    known = {part.part: part for part in parts}
+    named = (known.get(part or "") for name, part in run.dispute.headlines() if name == parts[0].claim)
+    return next(filter(None, named), None) or next((part for part in parts if part.effects), parts[0])
 
 
 def sentence(claim: data.Claim) -> str:

@@ -52,6 +52,15 @@ def percent(share: float) -> str:
     return f"{share * 100:.2g} %" if share < 0.1 else f"{share * 100:.0f} %"
 
 
+MOST_TOLD = 10.0
+"""The widest interval, as a share of its value, that is told in digits: a wider one says nothing."""
+
+
+def half_width(share: float) -> str:
+    """Half the width of an interval in percent: "±3.1 %", "> ±1,000 %"."""
+    return f"±{percent(share)}" if share <= MOST_TOLD else f"> ±{100 * MOST_TOLD:,.0f} %"
+
+
 def short_time(seconds: float) -> str:
     """3.1e-6 as "3.1 µs"."""
     size, unit = next((each for each in ((1, "s"), (1e-3, "ms"), (1e-6, "µs")) if seconds >= each[0]), (1e-9, "ns"))

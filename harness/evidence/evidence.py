@@ -30,7 +30,7 @@ from ..stats.samples import (
 )
 from ..store.schema import Control, Environment, ExperimentRecord, Manifest, Noise
 from ..store.verdict_schema import Effect
-from .effect import ALPHA, FAULT_COST_NS, HUGE_FAULT_COST_NS, Further, fault_stretch, judge_effect, percent
+from .effect import ALPHA, FAULT_COST_NS, HUGE_FAULT_COST_NS, Further, fault_stretch, half_width, judge_effect, percent
 
 # What was fixed about a run's series before any was measured: how many values they will have, and of what.
 
@@ -120,7 +120,7 @@ def noise_line(controls: Sequence[Control], typical: float) -> str:
     if bounded:
         shift = max(abs(control.interval.centre) for control in bounded)
         widest = max((control.interval.high - control.interval.low) / 2 for control in bounded)
-        line += f"; all within {percent(math.expm1(shift))} of 1 (widest interval ±{percent(math.expm1(widest))})"
+        line += f"; all within {percent(math.expm1(shift))} of 1 (widest interval {half_width(math.expm1(widest))})"
     short = len(controls) - _able(controls)
     return f"{line}; {short} more had too few rounds" if 0 < short < len(controls) else line
 

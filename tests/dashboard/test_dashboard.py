@@ -42,10 +42,13 @@ from llama_workbench.dashboard import words
 from llama_workbench.dashboard.export import evidence as export
 from llama_workbench.dashboard.export import svg as colours
 from llama_workbench.dashboard.export.svg import forest_svg
+from llama_workbench.dashboard.sections import claim as section
 from llama_workbench.dashboard.sections import memory as memory_bars
 from llama_workbench.dashboard.sections import strips as picture
 from llama_workbench.dashboard.views import data, entries, forest, outcomes
+from llama_workbench.harness.evidence.effect import half_width
 from llama_workbench.harness.profilers.peak_memory import Memory
+from llama_workbench.harness.spec.words import Word
 from llama_workbench.harness.store.files import VERDICTS
 from llama_workbench.harness.store.verdict_schema import Effect
 from tests import verdicts
@@ -90,6 +93,36 @@ def elements(svg: ElementTree.Element, tag: str, ink: str = "") -> list[dict[str
 def said(svg: ElementTree.Element) -> list[str]:
     """Every text that is drawn or told on hover."""
     return [each.text or "" for each in svg.iter()]
+
+
+# -- words of a claim ----------------------------------------------------------------------------------------------
+
+
+def test_the_title_of_a_claim_on_a_value_has_its_threshold() -> None:
+    share = an_effect(unit="%", value=7.0, baseline="")
+    claim = a_claim(share, title="Masks take time", claimed="above 5 %", low=5.0, high=None)
+    assert section.full_title(claim) == "Masks take time, above 5 %"
+    assert section.full_title(replace(claim, part="the 5 % rule")) == "Masks take time (the 5 % rule)"
+    assert section.full_title(a_claim(an_effect())) == "The rewrite makes inference 2-3x faster", "a ratio"
+
+
+def test_rows_that_were_not_tested_have_that_look() -> None:
+    row = an_effect(value=None, low=None, high=None, verdict="inconclusive")
+    for claimed, shown in (("not tested", Word.NOT_TESTED), ("inconclusive", Word.INCONCLUSIVE)):
+        assert outcomes.look_of_row(a_claim(row, verdict=claimed), row.verdict) == shown.look
+
+
+def test_a_claim_is_led_by_the_part_of_its_headline_then_by_what_was_measured(home: Path) -> None:
+    run = data.read_run(home / "runs" / "all")
+    unknown = [a_claim(part="a", claim="none"), a_claim(an_effect(), part="b", claim="none")]
+    assert outcomes.main_part(run, unknown) is unknown[1]
+    [(name, part), *_] = [each for each in run.dispute.headlines() if each[1]]
+    asked = [a_claim(an_effect(), part="other", claim=name), a_claim(part=part, claim=name)]
+    assert outcomes.main_part(run, asked) is asked[1]
+
+
+def test_an_interval_that_says_nothing_has_no_digits() -> None:
+    assert (half_width(0.031), half_width(6863.8)) == ("±3.1 %", "> ±1,000 %")
 
 
 # -- the forest plot -------------------------------------------------------------------------------------------------

@@ -105,10 +105,10 @@ def test_what_the_first_screen_asks_for_is_known_well_before_others_have_an_inte
 
 
 def test_the_intervals_that_are_told_never_become_fewer() -> None:
-    begun = (state("begun", 1.0), late(50.0))
-    assert _counts([begun, (state("not begun", 1.0), early(10.0, effects=4))], 10, (0, 0)) == (6, 5)
+    begun = (state(NAMES[0], 1.0), late(50.0))
+    assert _counts([begun, (state(NAMES[1], 1.0), early(10.0, effects=4))], 10, (0, 0)) == (6, 5)
     assert _counts([begun], 10, (6, 5)) == (10, 9)
-    assert _counts([begun, (state("wider again", 1.0), late(5.0))], 10, (10, 9)) == (10, 9)
+    assert _counts([begun, (state(NAMES[1], 1.0), late(5.0))], 10, (10, 9)) == (10, 9)
 
 
 def test_what_the_time_left_will_not_settle_gives_it_to_others() -> None:

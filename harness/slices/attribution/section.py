@@ -48,7 +48,7 @@ def show_answer(opened: state.Opened, claims: Sequence[data.Claim]) -> None:
     """The answer of the URL's claim if it is one of these, else of the headline's, else of the first."""
     known = opened.run.claims
     first = claims[outcomes.main_claim(opened.run, claims)]
-    wanted = section.wanted(known)
+    wanted = section.wanted(opened.run, known)
     claim = known[wanted] if wanted is not None and known[wanted] in claims else first
     look = outcomes.look_of(claim)
     st.header(section.titled(look, section.full_title(claim)), anchor="answer")

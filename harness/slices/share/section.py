@@ -235,12 +235,18 @@ def shares_beside(
     why = why_their_share(phases, workload, variant, portions, run.alpha)
     table: list[dict[str, object]] = []
     problems: list[str] = []
+    work = data.experiment(run, workload).workload
+    ours = f"ours at T = {work.tokens:,}" if work.tokens else "ours"
     for line in portions:
-        row: dict[str, object] = {"their line": line.line, "theirs": line.percent, "their time": line.milliseconds}
+        row: dict[str, object] = {
+            "their line": line.line,
+            "theirs at T = 128": line.percent,
+            "their time": line.milliseconds,
+        }
         for whole in ("attention-subset", "layer", "forward"):
             try:
                 share = part(phases, workload, variant, line.phases, whole, run.alpha)
-                row[f"ours, of {WHOLES[whole]}"] = share
+                row[f"{ours}, of {WHOLES[whole]}"] = share
             except ValueError as error:
                 problems.append(f"{line.line}: {error}")
         table.append(row)
@@ -263,7 +269,7 @@ def show_published_shares(opened: state.Opened, phases: Phases, chosen: Breakdow
         blocks.table(
             table,
             f"The dispute's shares beside ours on {chosen.workload}, in three denominators",
-            {"theirs": "%.1f %%", "their time": "%.1f ms"},
+            {"theirs at T = 128": "%.1f %%", "their time": "%.1f ms"},
         )
     blocks.notes("Cannot be told apart here", problems)
     if portions:
