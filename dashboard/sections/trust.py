@@ -108,6 +108,12 @@ def smallest(control: Control) -> float:
     return math.expm1((control.high - control.low) / 2)
 
 
+def note_on(control: Control) -> str:
+    """What it could have shown."""
+    least = half_width(smallest(control)).replace("±", "")
+    return f"{control.variant}: a difference of {least} could have been seen"
+
+
 def controls_as_claim(run: data.Run) -> data.Claim:
     """The bounded controls of a run as the rows of a forest plot, under a heading for each kind: what fired first, then
     the least certain."""
@@ -119,7 +125,7 @@ def controls_as_claim(run: data.Run) -> data.Claim:
             baseline=KINDS.get(control.kind, control.kind),
             named=run.named(control.workload),
             verdict=Word.FIRED if control.fired else Word.PASSED,
-            notes=(f"{control.variant}: a difference of {half_width(smallest(control))} could have been seen",),
+            notes=(note_on(control),),
         )
         for control in listed
         if math.isfinite(smallest(control))

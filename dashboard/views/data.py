@@ -119,11 +119,11 @@ class Claim(Verdict):
 
     def with_threshold(self, text: str) -> str:
         """`text`, with the threshold of a claim on a value behind it where the text does not have it: "Cached masks
-        cost too much memory: above 10 %"."""
+        cost too much memory, above 10 %"."""
         ends = [end for end in (self.low, self.high) if end is not None]
         if not self.unit or len(ends) != 1 or re.search(rf"\b{ends[0]:g}\b", text):
             return text
-        return f"{text}: {self.claimed}"
+        return f"{text}, {self.claimed}"
 
     @property
     def notes(self) -> list[str]:
