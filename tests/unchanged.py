@@ -11,6 +11,7 @@ import ast
 import hashlib
 import sys
 from collections.abc import Iterable, Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -19,13 +20,20 @@ ROOT = Path(__file__).resolve().parents[1]
 
 ALWAYS = ("conftest.py", "constraints.txt", "pyproject.toml")
 
+SESSIONS = (
+    "claims", "datasets", "harness", "llama_workbench", "tests/outside_variants.py", "tests/runs.py", "tests/warm.py",
+    "variants",
+)  # fmt: skip
+"""What a whole session depends on that a test measures in processes of its own or in forked ones."""
+
 BEFORE, PASSED = pytest.StashKey[str](), pytest.StashKey[bool]()
 """The digest as it was when the test began: files may be edited meanwhile. And whether its call passed."""
 
 
 def leave_out(item: pytest.Item) -> None:
     """Skip a test that passed with all files as they are, where that is asked for."""
-    item.stash[BEFORE] = now = digest(item.path, [path for mark in item.iter_markers("covers") for path in mark.args])
+    mark = item.get_closest_marker("covers")  # its own stands in place of that of its file
+    item.stash[BEFORE] = now = digest(item.path, mark.args if mark else ())
     known = getattr(item.config, "cache", None)
     if item.config.getoption("--skip-unchanged", default=False) and known and known.get(_key(item), "") == now:
         pytest.skip("passed before, and nothing that it covers has changed; without --skip-unchanged it runs")
@@ -48,8 +56,14 @@ def digest(test: Path, paths: Iterable[str]) -> str:
     """Of the files that a test covers, its own with the helpers that it imports, and the environment's."""
     found = hashlib.sha256(sys.version.encode())
     for path in sorted({*_covered((*ALWAYS, *paths)), *helpers(test)}):
-        found.update(f"{path.relative_to(ROOT)} {hashlib.sha256(path.read_bytes()).hexdigest()}\n".encode())
+        found.update(f"{path.relative_to(ROOT)} {_content(path, path.stat().st_mtime_ns)}\n".encode())
     return found.hexdigest()
+
+
+@cache
+def _content(path: Path, mtime_ns: int) -> str:
+    """Many tests cover the same files, which are read once for each time of a change."""
+    return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
 def _covered(paths: Iterable[str]) -> Iterator[Path]:

@@ -27,6 +27,9 @@ from llama_workbench.harness.store.schema import SideFacts
 from studies import plain_pairs
 from studies.plain_pairs import plain_ratio
 from tests.measure.test_measure import run
+from tests.unchanged import SESSIONS
+
+pytestmark = pytest.mark.covers(*SESSIONS)
 
 NOTES = """
 import ctypes, gc, json, os, sys

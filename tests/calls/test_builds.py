@@ -14,8 +14,9 @@ from llama_workbench.harness.calls.revisions import built, commit_of
 from llama_workbench.harness.calls.source import SourceError
 from tests.session.test_revisions import git
 from tests.suites.test_suites import command
+from tests.unchanged import SESSIONS
 
-pytestmark = pytest.mark.long
+pytestmark = [pytest.mark.covers(*SESSIONS), pytest.mark.long]
 
 CODE = """
 #define PY_SSIZE_T_CLEAN

@@ -41,8 +41,9 @@ from llama_workbench.harness.stats.confidence import EARLY
 from llama_workbench.harness.store.schema import manifest_of
 from tests.runs import code_by_intervals
 from tests.session.test_revisions import code_of
+from tests.unchanged import SESSIONS
 
-pytestmark = pytest.mark.usefixtures("warm")
+pytestmark = [pytest.mark.covers(*SESSIONS), pytest.mark.usefixtures("warm")]
 
 SPEEDLIB = """
 VERSION = "{version}"

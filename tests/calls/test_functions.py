@@ -33,9 +33,10 @@ from llama_workbench.harness.worker.torch_verbs import open_workload
 from tests.commands.test_cli import fails, output
 from tests.measure.test_measure import run
 from tests.runs import measurement_of
+from tests.unchanged import SESSIONS
 from tests.verdicts import a_verdict, an_effect
 
-pytestmark = pytest.mark.usefixtures("warm")
+pytestmark = [pytest.mark.covers(*SESSIONS), pytest.mark.usefixtures("warm")]
 
 MINE = '''
 import random

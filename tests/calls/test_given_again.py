@@ -23,8 +23,9 @@ from llama_workbench.harness.worker.models import Built, variant_from
 from tests.runs import Quiet
 from tests.session.test_resume import measured
 from tests.session.test_revisions import git
+from tests.unchanged import SESSIONS
 
-pytestmark = pytest.mark.usefixtures("warm", "short_sessions")
+pytestmark = [pytest.mark.covers(*SESSIONS), pytest.mark.usefixtures("warm", "short_sessions")]
 
 MODEL = """\
 from llama_workbench import variants

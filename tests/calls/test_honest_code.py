@@ -29,9 +29,10 @@ from llama_workbench.harness.worker.watch import Notes, Watch
 from llama_workbench.variants import FUNCTION_REFERENCE
 from tests.plugin.test_pytest_plugin import pytest_process
 from tests.runs import measurement_of
+from tests.unchanged import SESSIONS
 from tests.verdicts import a_verdict, an_effect
 
-pytestmark = pytest.mark.usefixtures("warm")
+pytestmark = [pytest.mark.covers(*SESSIONS), pytest.mark.usefixtures("warm")]
 
 MINE = """
 import concurrent.futures, gc, hashlib, multiprocessing, os, subprocess, sys, tempfile, threading, time

@@ -26,6 +26,9 @@ from llama_workbench.harness.report.standings import evidence_of
 from llama_workbench.harness.session.run import go_on
 from llama_workbench.harness.store.files import RunError
 from tests.measure.test_measure import run
+from tests.unchanged import SESSIONS
+
+pytestmark = pytest.mark.covers(*SESSIONS)
 
 SEEN = """
 import os, sys

@@ -14,21 +14,21 @@ import yaml  # type: ignore[import-untyped] # comes with transformers
 from llama_workbench import ROOT
 from llama_workbench.harness.baselines.text import MARKER
 from tests.action import PullRequest, Scratch, action, filled_in, run_step, workflow
+from tests.unchanged import SESSIONS
+
+pytestmark = pytest.mark.covers(".github", "action.yml", *SESSIONS)
 
 COMMENT = ROOT / ".github" / "workflows" / "comment.yml"
 
 # -- the comparison ----------------------------------------------------------------------------------------------------
 
-COVERS = pytest.mark.covers("action.yml", "harness", "llama_workbench", "variants")
-GIVEN = {"subjects": "work.py:total\n", "call": "inputs.py:numbers\n", "budget": "2", "slower": "100"}
-"""Beside other tests a few seconds of time decide nothing: here the counts do. `action_trials` has both."""
+GIVEN = {"subjects": "work.py:total\n", "call": "inputs.py:numbers\n", "gate": "time"}
 
 
-@COVERS
 @pytest.mark.long
 def test_unchanged_code_of_a_fork_passes(tmp_path: Path) -> None:
     opened = PullRequest.opened(tmp_path, additions=2000, fork=True)
-    done = opened.compare(**GIVEN | {"gate": "time", "budget": "60"})
+    done = opened.compare(**GIVEN | {"slower": "100", "budget": "60"})
     assert done.returncode == 0, done.stdout + done.stderr
     assert "nothing is slower" in opened.summary and opened.outputs()["exit-code"] == "0"
 
@@ -49,12 +49,11 @@ def test_a_suite_of_a_pull_request_fails_by_test_id_and_needs_no_valgrind(tmp_pa
     assert filled_in(install["env"]["GATE"], known | {"suite": ""}) == "time,instructions"
 
 
-@COVERS
 def test_what_cannot_be_measured_fails_and_what_cannot_be_told_is_a_warning(tmp_path: Path) -> None:
     opened = PullRequest.opened(tmp_path, additions=2000)
     done = opened.compare(**GIVEN | {"subjects": "work.py:gone"})
     assert done.returncode == 2 and "gone" in done.stderr and "::warning::" not in done.stdout
-    done = opened.compare(**GIVEN | {"gate": "time", "slower": "0", "budget": "0.5"})
+    done = opened.compare(**GIVEN | {"slower": "0", "budget": "0.5"})
     assert done.returncode == 0 and "::warning::Inconclusive: whether this is slower" in done.stdout, (
         done.stdout + done.stderr
     )

@@ -23,8 +23,9 @@ from llama_workbench.harness.report.outcome import command_of, compared_again
 from llama_workbench.harness.spec.words import SessionExit
 from llama_workbench.harness.store.files import RunError
 from tests.measure.test_measure import run
+from tests.unchanged import SESSIONS
 
-pytestmark = pytest.mark.usefixtures("warm")
+pytestmark = [pytest.mark.covers(*SESSIONS), pytest.mark.usefixtures("warm")]
 
 FINDS = ("sh", "-c", "echo hint >&2; echo first finding; echo; echo last finding; exit 3")
 

@@ -52,8 +52,9 @@ from llama_workbench.harness.stats.confidence import first_interval
 from llama_workbench.harness.worker.rounds import TimedSample, cores_to_build_on, in_common
 from tests.runs import Quiet
 from tests.tables import table_of
+from tests.unchanged import SESSIONS
 
-pytestmark = pytest.mark.usefixtures("warm")
+pytestmark = [pytest.mark.covers(*SESSIONS), pytest.mark.usefixtures("warm")]
 
 OUTSIDE = ROOT / "tests" / "outside_variants.py"
 WORKLOAD = workloads.get("prefill-tiny-t16")

@@ -40,8 +40,9 @@ from llama_workbench.harness.store.folder import RunFolder
 from llama_workbench.harness.store.schema import TraceDifference
 from tests import kills
 from tests.runs import Quiet, measurement_of, short_sessions
+from tests.unchanged import SESSIONS
 
-pytestmark = pytest.mark.usefixtures("warm")
+pytestmark = [pytest.mark.covers(*SESSIONS), pytest.mark.usefixtures("warm")]
 
 OUTSIDE = ROOT / "tests" / "outside_variants.py"
 

@@ -31,6 +31,9 @@ from llama_workbench.harness.spec.sample import Round, Sample
 from llama_workbench.harness.stats.samples import differences, log_times_of_rounds
 from tests.measure.test_measure import FixedRounds
 from tests.runs import Quiet, short_sessions
+from tests.unchanged import SESSIONS
+
+pytestmark = pytest.mark.covers(*SESSIONS)
 
 SIDES = """
 import os

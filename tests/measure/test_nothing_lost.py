@@ -16,8 +16,9 @@ from llama_workbench.harness.spec.words import Word
 from llama_workbench.harness.store.files import VERDICTS
 from llama_workbench.variants import FUNCTION_REFERENCE
 from tests.runs import Quiet, measurement_of
+from tests.unchanged import SESSIONS
 
-pytestmark = pytest.mark.usefixtures("short_sessions")
+pytestmark = [pytest.mark.covers(*SESSIONS), pytest.mark.usefixtures("short_sessions")]
 
 SIDES = """
 import os

@@ -26,6 +26,9 @@ from llama_workbench.harness.store.folder import RunFolder
 from llama_workbench.harness.store.schema import manifest_of
 from llama_workbench.harness.worker.rounds import shape_of_round
 from tests.measure.test_measure import run
+from tests.unchanged import SESSIONS
+
+pytestmark = pytest.mark.covers(*SESSIONS)
 
 TAILS = """\
 def steady(number):

@@ -18,6 +18,9 @@ from llama_workbench.harness.spec.words import Cause
 from llama_workbench.harness.worker.looks import roof as measured
 from tests.measure.test_measure import run
 from tests.tables import table_of
+from tests.unchanged import SESSIONS
+
+pytestmark = pytest.mark.covers("tests/cheats.py", *SESSIONS)
 
 CHEATS = ROOT / "tests" / "cheats.py"
 

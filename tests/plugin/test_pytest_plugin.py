@@ -23,8 +23,9 @@ from llama_workbench.harness.spec.words import SessionExit
 from llama_workbench.harness.store.folder import RunFolder
 from llama_workbench.harness.store.forms import plain
 from tests.runs import short_sessions
+from tests.unchanged import SESSIONS
 
-pytestmark = pytest.mark.usefixtures("warm")  # for sessions within this process
+pytestmark = [pytest.mark.covers(*SESSIONS), pytest.mark.usefixtures("warm")]  # for sessions within this process
 
 NAMES = tuple(option.name for option in every_option() if option.name != "strict")  # which pytest has
 QUICK = ("--compare", "team006_before", "team006_after", "--workloads", "mask-create-apply-t32,mask-get-t128")

@@ -32,8 +32,9 @@ from llama_workbench.harness.store.folder import RunFolder
 from tests import runs
 from tests.measure.test_measure import FixedRounds
 from tests.runs import Quiet
+from tests.unchanged import SESSIONS
 
-pytestmark = pytest.mark.usefixtures("warm")
+pytestmark = [pytest.mark.covers("dashboard", *SESSIONS), pytest.mark.usefixtures("warm")]
 
 MODEL, PART = "decode-tiny-c16", "rope-t8"
 SIDES = ("team006_before", "team006_after")

@@ -14,8 +14,9 @@ from llama_workbench.harness.calls import revisions as files
 from llama_workbench.harness.calls.source import SourceError
 from llama_workbench.harness.session.questions import Disagreement, NotSlower, Step, bisect
 from llama_workbench.harness.spec.words import VerbExit
+from tests.unchanged import SESSIONS
 
-pytestmark = pytest.mark.usefixtures("warm", "short_sessions")
+pytestmark = [pytest.mark.covers(*SESSIONS), pytest.mark.usefixtures("warm", "short_sessions")]
 
 COMMITS = 7
 SLOW = 4

@@ -11,8 +11,9 @@ import pytest
 
 from llama_workbench.commands.app import main
 from tests.session.test_revisions import git
+from tests.unchanged import SESSIONS
 
-pytestmark = pytest.mark.usefixtures("warm", "short_sessions")
+pytestmark = [pytest.mark.covers(*SESSIONS), pytest.mark.usefixtures("warm", "short_sessions")]
 
 BEFORE = """\
 def words(text):

@@ -21,10 +21,11 @@ from llama_workbench.harness.session.run import Run, plan_run
 from llama_workbench.harness.store.files import VERDICTS
 from llama_workbench.harness.store.folder import RunFolder
 from tests.runs import Quiet, short_sessions
+from tests.unchanged import SESSIONS
 
 pytest.importorskip("memray", reason="[profile] is not installed")
 
-pytestmark = pytest.mark.usefixtures("short_sessions")
+pytestmark = [pytest.mark.covers("dashboard", *SESSIONS), pytest.mark.usefixtures("short_sessions")]
 
 SIZE = 8_000_000
 

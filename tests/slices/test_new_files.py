@@ -18,6 +18,9 @@ import pytest
 
 from llama_workbench import ROOT
 from tests.metrics.test_metrics import CLAIM as SHORT_NAME
+from tests.unchanged import SESSIONS
+
+pytestmark = pytest.mark.covers("dashboard", *SESSIONS)
 
 SWITCHES = '''
 """How often the operating system takes the core from a thread that calls a variant, or the thread gives it away."""

@@ -40,8 +40,9 @@ from studies.simulated_sizes import PAIRS, rates, truth
 from tests import kills
 from tests.measure.test_measure import run
 from tests.runs import ENVIRONMENT, Quiet
+from tests.unchanged import SESSIONS
 
-pytestmark = pytest.mark.usefixtures("warm")
+pytestmark = [pytest.mark.covers("dashboard", *SESSIONS), pytest.mark.usefixtures("warm")]
 
 BENCH = """
 import random

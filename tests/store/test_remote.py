@@ -28,6 +28,9 @@ from llama_workbench.harness.store.remote import UPLOADING, RemoteError, files_o
 from llama_workbench.results import run_to_go_on
 from tests.object_store import Store, running_store
 from tests.runs import write_run
+from tests.unchanged import SESSIONS
+
+pytestmark = pytest.mark.covers(*SESSIONS)
 
 pytest.importorskip("s3fs", reason="the extra `remote` is not installed")
 

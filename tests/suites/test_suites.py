@@ -19,6 +19,9 @@ from llama_workbench.harness.stats.confidence import LookPlan, first_interval
 from llama_workbench.harness.suites.others import folder_of_benchmarks
 from llama_workbench.harness.suites.run import Checkout, Pairs, Places, is_suite, processes_needed
 from tests.session.test_revisions import git
+from tests.unchanged import SESSIONS
+
+pytestmark = pytest.mark.covers(*SESSIONS)
 
 SETTINGS = """
 [pytest]
