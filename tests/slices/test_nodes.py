@@ -349,6 +349,13 @@ def test_what_no_node_can_measure_is_said(fleet: FleetFolder, measured: Say) -> 
     assert workloads_of(machines.values()) == [WORKLOADS[1]]
 
 
+@pytest.mark.parametrize("each_kind", [False, True])
+def test_a_cluster_without_a_node_that_measures_is_not_taken_for_done(fleet: FleetFolder, each_kind: bool) -> None:
+    status, machines, told = driven(fleet, each_kind=each_kind)
+    assert status == "interrupted" and not machines
+    assert told == ["no node is left that can measure (no node of the cluster has a processor to give)"]
+
+
 def test_each_kind_of_machine_measures_everything_once(fleet: FleetFolder, measured: Say) -> None:
     nodes = [FakeNode("a", measured), FakeNode("b", measured), FakeNode("c", measured, "ARM Neoverse, 4 cores")]
     status, machines, _ = driven(fleet, *nodes, each_kind=True, pieces=[Piece()])

@@ -238,18 +238,18 @@ class Driver:
         self.nodes: dict[str, Node] = {}  # by their ids, all that were seen
         self.tasks: dict[Any, Task] = {}  # by what Ray will answer
         self.waiting = [*order.pieces]
+        self.sharing = 0  # nodes when the work begins, which share the time
         self.reasons: list[str] = []  # why something was not measured
 
     def run(self) -> None:
         """Until all is measured, nothing more can be, or it was stopped. What became of it is in run.json then."""
         self._find_nodes()
-        at_first = len(self.nodes)
         if self.order.each_kind:
             self._ask_kinds()
         idle_since = time.monotonic()
         while (self.waiting or self.tasks) and not self.stopped.is_set():
             for node in self._find_nodes():
-                self._give_work(node, at_first)
+                self._give_work(node)
             if self.tasks:
                 idle_since = time.monotonic()
             elif time.monotonic() - idle_since > NO_NODE_SECONDS:
@@ -269,6 +269,7 @@ class Driver:
     def _find_nodes(self) -> list[Node]:
         """The nodes that are free."""
         alive = self.cluster.nodes(gpu=self.order.gpu)
+        self.sharing = self.sharing or len(alive)
         for node in alive:
             taken = {name.partition(".")[0] for name in self.machines} | {seen.name for seen in self.nodes.values()}
             node.name = next(name for number in itertools.count(1) if (name := f"m{number}") not in taken)
@@ -277,7 +278,8 @@ class Driver:
         return [self.nodes[node.id] for node in alive if node.id not in busy]
 
     def _ask_kinds(self) -> None:
-        """Each kind of machine measures everything once. Nodes that join later are of no kind."""
+        """Each kind of machine measures everything once. Nodes that join later are of no kind, and measure only where
+        no other could be asked."""
         asked = {self.cluster.submit(node, kind): node for node in self.nodes.values()}
         end = time.monotonic() + KIND_SECONDS
         while asked and time.monotonic() < end and not self.stopped.is_set():
@@ -290,19 +292,18 @@ class Driver:
         for answer, node in asked.items():
             self.cluster.cancel(answer)
             self._leave_out(node, "something else in the cluster has its processors: stop that, or wait for it")
-        kinds = {node.kind for node in self.nodes.values()} - {"", *self.order.kinds_done}
-        self.waiting = [
-            piece.model_copy(update={"kind": name}) for name in sorted(kinds) for piece in self.order.pieces
-        ]
+        if kinds := {node.kind for node in self.nodes.values() if node.kind}:
+            missing = sorted(kinds - {*self.order.kinds_done})
+            self.waiting = [piece.model_copy(update={"kind": name}) for name in missing for piece in self.order.pieces]
 
-    def _give_work(self, node: Node, at_first: int) -> None:
-        """Give a free node its next piece, where there is one for it. at_first: how many nodes share the time."""
+    def _give_work(self, node: Node) -> None:
+        """Give a free node its next piece, where there is one for it."""
         order = self.order
         fitting = (piece for piece in self.waiting if piece.kind == node.kind and node.id not in piece.tried)
         if node.is_left_out or (piece := next(fitting, None)) is None:
             return
         self.waiting.remove(piece)
-        seconds = max(order.seconds * min(at_first * piece.share, 1.0), LEAST_SECONDS)
+        seconds = max(order.seconds * min(self.sharing * piece.share, 1.0), LEAST_SECONDS)
         words = [*order.words, f"--budget={seconds:.6g}", *piece.words]
         node.tasks += 1
         task = Task(node, piece, node.name if node.tasks == 1 else f"{node.name}.{node.tasks}")
