@@ -23,7 +23,7 @@ st.set_page_config(page_title="Llama workbench", page_icon=str(Path(__file__).wi
 
 PAGES = (  # file, path in the URL, title, icon, help
     ("answer", "", "Answer", "balance", "What came out: the answer of one run, and how every claim stands."),
-    ("comparison", "comparison", "Comparison", "compare_arrows", "A claim or any two variants: how much, why, where."),
+    ("comparison", "comparison", "Comparison", "compare_arrows", "A claim: how much, why, where."),
     ("explore", "explore", "Explore", "local_fire_department", "Phases, flamegraphs, memory, attribution."),
     ("runs", "runs", "Runs", "history", "All runs, what changed between two, and whether one can be trusted."),
 )

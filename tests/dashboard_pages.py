@@ -42,7 +42,6 @@ def open_page(script: Path, monkeypatch: pytest.MonkeyPatch, results: Path, **li
 
 VIEWS: dict[str, tuple[str, dict[str, str]]] = {
     "claim": ("comparison", {}),
-    "compare": ("comparison", {}),
     "breakdown": ("explore", {"show": "time"}),
     "memory": ("explore", {"show": "memory"}),
     "attribution": ("explore", {"show": "attribution"}),

@@ -1,4 +1,4 @@
-"""Comparison: a claim, or any two variants: the number, why it is so, in which lines, and all that it rests on."""
+"""Comparison: a claim: the number, why it is so, in which lines, and all that it rests on."""
 
 from __future__ import annotations
 
@@ -26,18 +26,15 @@ from llama_workbench.harness.store.verdict_schema import Effect
 
 
 def main() -> None:
-    opened = head.open_run("Comparison", over_machines=True)
+    opened = section.open_claims("Comparison")
     if opened is None:
         return
     with st.container():
         left, right = st.columns([3, 2], gap="large")
     with left:
         claim = section.choose(opened)
-    if claim is not None:
-        screens = [] if opened.run.manifest.machines else section.screens_of(opened, claim)
-        show(opened, claim, screens, right)
-    elif (pair := section.choose_pair(opened)) is not None:
-        show(opened, pair.claim, pair.screens, right)
+    screens = [] if opened.run.manifest.machines else section.screens_of(opened, claim)
+    show(opened, claim, screens, right)
 
 
 def show(opened: state.Opened, claim: data.Claim, screens: Sequence[Screen], beside_choice: Any) -> None:
@@ -45,7 +42,7 @@ def show(opened: state.Opened, claim: data.Claim, screens: Sequence[Screen], bes
     run = opened.run
     rows = section.to_look_inside(run, claim)
     with beside_choice:
-        effect = section.choose_row(run, rows, by_workload=claim not in run.claims) if rows else None
+        effect = section.choose_row(run, rows) if rows else None
     place = effect and (effect.workload, effect.variant, effect.baseline)
     screen = next(
         (each for each in screens if (each.effect.workload, each.effect.variant, each.effect.baseline) == place), None
@@ -181,7 +178,7 @@ def show_elsewhere(opened: state.Opened, claim: data.Claim) -> None:
 
 
 def show_others(opened: state.Opened, claim: data.Claim) -> None:
-    """The claims on the same two sides, each with its verdict; of a pair without any that nobody claims it."""
+    """The claims on the same two sides, each with its verdict."""
     pairs = dict.fromkeys((effect.baseline, effect.variant) for effect in claim.effects if effect.baseline)
     if len(pairs) != 1 or claim.is_condition:
         return
@@ -194,12 +191,6 @@ def show_others(opened: state.Opened, claim: data.Claim) -> None:
             look = outcomes.look_of(other)
             label = f"{look.word}: {section.full_title(other)}"
             blocks.link("comparison", words.markdown(label), look.icon, section.link(opened.name, other))
-    elif claim.is_comparison and opened.run.claims and claim not in opened.run.claims:
-        st.caption(
-            f"No claim says anything of this pair. Each interval has {words.percent(1 - claim.alpha)} confidence, and "
-            "the answer is wrong with at most 1 % probability. But whoever looks at many pairs and picks the most "
-            "striking one finds something by chance. To settle it, make a claim of it and measure again."
-        )
 
 
 def show_inside(opened: state.Opened, claim: data.Claim, effect: Effect, screen: Screen | None) -> None:
@@ -242,8 +233,7 @@ def show_how(opened: state.Opened, claim: data.Claim) -> None:
         if command := outcomes.go_on(run, claim):
             st.caption("Go on with this run, on its machine, until the claim is settled")
             blocks.command(command)
-        if claim in run.claims:
-            section.download(run, claim)
+        section.download(run, claim)
         if run.manifest.command:
             st.caption("This run was made by")
             blocks.command(shlex.join(run.manifest.command))

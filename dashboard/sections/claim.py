@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -13,7 +12,6 @@ from streamlit.delta_generator import DeltaGenerator
 from llama_workbench.harness.report.causes import changes
 from llama_workbench.harness.report.comparison import Screen
 from llama_workbench.harness.report.machines import machine_count, spread_text
-from llama_workbench.harness.spec.comparison import EnteredName
 from llama_workbench.harness.spec.words import SIDES
 from llama_workbench.harness.store.files import MACHINES
 from llama_workbench.harness.store.folder import RunFolder
@@ -23,14 +21,10 @@ from .. import state, words
 from ..export import evidence
 from ..export.evidence import causes_html, costs_html, css_variables, diff_html
 from ..views import data, outcomes, samples
-from . import blocks, head, sides
+from . import blocks, head
 
-ANY = -1
-"""In the list of claims: two variants, whether or not anybody claimed anything about them."""
-
-PAIR = ("baseline", "variant")
 PLACES = ("claim", "part", "row")
-"""What the URL says of two variants, and of a claim; another run has other ones."""
+"""What the URL says of a claim; another one has other ones."""
 
 
 def open_claims(title: str) -> state.Opened | None:
@@ -65,76 +59,21 @@ def warn_of_unknown(claims: Sequence[data.Claim]) -> None:
         blocks.warn(f"The claim {name} has no part {part}. {there}")
 
 
-def choose(opened: state.Opened) -> data.Claim | None:
-    """The claim of the URL, else the headline's; None where the URL names two variants, or the run has no claim."""
+def choose(opened: state.Opened) -> data.Claim:
+    """The claim of the URL, else the headline's, of a run that has claims."""
     run, claims = opened.run, opened.run.claims
-    is_pair = any(name in st.query_params for name in PAIR) and not run.manifest.machines
-    if is_pair and ("claim" not in st.query_params or state.was_brought("claim")):
-        for name in PLACES:
-            st.query_params.pop(name, None)
-        shown = ANY
-    elif claims:
-        asked = wanted(run, claims)
-        shown = outcomes.main_claim(run, claims) if asked is None else asked
-    else:
-        shown = ANY
+    asked = wanted(run, claims)
     warn_of_unknown(claims)
-    if not claims:
-        return None
     looks = [outcomes.look_of(each).word.lower() for each in claims]
     titles = [f"{name} · {look}" for name, look in zip(names(claims), looks, strict=True)]
-    st.session_state["claim"] = shown
+    st.session_state["claim"] = outcomes.main_claim(run, claims) if asked is None else asked
 
     def changed() -> None:
-        place = st.session_state["claim"]
-        kept = {name: st.query_params.get_all(name) for name in st.query_params if name not in (*PLACES, *PAIR)}
-        new = usual_pair(run) if place == ANY else link(opened.name, claims[place])
-        st.query_params.from_dict({**kept, **new})
+        follow(claims[st.session_state["claim"]])
 
-    options = [*range(len(claims)), *([] if run.manifest.machines else [ANY])]
-    shown_as = {**dict(enumerate(titles)), ANY: "Any two variants"}
-    place = st.selectbox("Claim", options, key="claim", on_change=changed, format_func=shown_as.__getitem__)
-    return None if place == ANY else claims[place]
-
-
-def usual_pair(run: data.Run) -> dict[str, str]:
-    """The two sides of the headline."""
-    asked = run.claims[outcomes.main_claim(run, run.claims)].effects if run.claims else ()
-    return next(({"baseline": one.baseline, "variant": one.variant} for one in asked if one.baseline), {})
-
-
-def choose_pair(opened: state.Opened) -> samples.Versus | None:
-    """The two variants of the URL, judged as `--compare` judges; None where there are none, and the page says why."""
-    timed = blocks.computed(sides.UNREADABLE, opened, samples.timed_together)
-    if timed is None:
-        return None
-    baselines = {experiment.baseline for experiment in opened.run.manifest.experiments}
-    names = sorted(  # the baselines of its workloads first, controls last
-        {name for groups in timed.values() for group in groups for name in group},
-        key=lambda name: (EnteredName(name).is_control, name not in baselines, name),
-    )
-    if len(names) < 2:
-        blocks.info("This run timed no two variants, so there is nothing to compare.")
-        return None
-    usual = usual_pair(opened.run)
-    left, right = st.columns(2, gap="large")
-    with left:
-        baseline = state.choose("Baseline", names, "baseline", default=usual.get("baseline"))
-    together = {name for groups in timed.values() for group in groups if baseline in group for name in group}
-    others = sorted((name for name in names if name != baseline), key=lambda name: name not in together)
-    with right:
-        if st.query_params.get("variant") == baseline:  # the other side was set to what this one was
-            st.query_params.pop("variant")
-        default = usual.get("variant") if usual.get("baseline") == baseline else None
-        variant = state.choose("Variant", others, "variant", default=default)
-    if variant not in together:
-        blocks.info(
-            f"{variant} and {baseline} were never timed in the same rounds of this run, so there is no sound ratio "
-            "between them. This command makes a run that times them together:"
-        )
-        blocks.command(shlex.join(["pytest", "--benchmark", "--compare", baseline, variant]))
-        return None
-    return blocks.computed(sides.UNREADABLE, opened, samples.versus, baseline, variant)
+    return claims[
+        st.selectbox("Claim", range(len(claims)), key="claim", on_change=changed, format_func=titles.__getitem__)
+    ]
 
 
 def to_look_inside(run: data.Run, claim: data.Claim) -> list[Effect]:
@@ -149,12 +88,8 @@ def to_look_inside(run: data.Run, claim: data.Claim) -> list[Effect]:
     return [effect for effect in claim.effects if effect.workload]
 
 
-def choose_row(run: data.Run, rows: Sequence[Effect], *, by_workload: bool) -> Effect:
+def choose_row(run: data.Run, rows: Sequence[Effect]) -> Effect:
     """The row of `?row=` (from 1), else the first on `?workload=`, else the first with a profile, else the first."""
-    if by_workload:
-        known = (effect.workload for effect in rows if effect.lower is not None)
-        place = blocks.choose_workload(run, [effect.workload for effect in rows], default=next(known, None))
-        return next(effect for effect in rows if effect.workload == place)
     if len(rows) == 1:
         return rows[0]
     numbered = {str(number): effect for number, effect in enumerate(rows, 1)}

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections import Counter
 from collections.abc import Collection
 from dataclasses import dataclass, replace
 from typing import Any
@@ -18,13 +17,10 @@ from numpy.typing import NDArray
 
 from llama_workbench.harness.evidence.effect import UNSTABLE
 from llama_workbench.harness.evidence.evidence import Evidence, evidence_from_manifest
-from llama_workbench.harness.judge.parts import judge_ad_hoc
-from llama_workbench.harness.metrics.base import Judged
 from llama_workbench.harness.report.causes import explanations_in
 from llama_workbench.harness.report.comparison import Screen, screens
 from llama_workbench.harness.spec.comparison import Comparison, EnteredName, Metric
-from llama_workbench.harness.spec.regions import SECOND_MARGIN_PERCENT
-from llama_workbench.harness.spec.words import Cause, Word
+from llama_workbench.harness.spec.words import Cause
 from llama_workbench.harness.stats.confidence import Interval, running_bounds, running_interval
 from llama_workbench.harness.store.files import JOURNAL, SAMPLES, VERDICTS, RunError, RunWarning
 from llama_workbench.harness.store.folder import RunFolder
@@ -50,11 +46,6 @@ def ratios(interval: Interval) -> tuple[float | None, float | None, float | None
         math.exp(end) if abs(end) < 700 else None for end in (interval.centre, interval.low, interval.high)
     )
     return middle, low, high
-
-
-def timed_together(run: data.Run) -> dict[str, frozenset[tuple[str, ...]]]:
-    """Workload → the groups of variants that shared a round."""
-    return RunFolder(run.path).timed_together()
 
 
 # -- two variants --------------------------------------------------------------------------------------------------
@@ -110,14 +101,6 @@ class Paired:
     invalid_share: float
 
 
-@dataclass(frozen=True)
-class Versus:
-    """Two variants on every workload that has both, judged like `--compare`, where a claim asked with its interval."""
-
-    claim: data.Claim
-    screens: tuple[Screen, ...]
-
-
 def pair(
     run: data.Run,
     workload: str,
@@ -145,23 +128,6 @@ def pair(
     )
 
 
-def versus(run: data.Run, baseline: str, variant: str) -> Versus:
-    """Judge two variants against each other, on every workload where both took part in one round."""
-    whole = read_evidence(run, (variant, baseline))
-    sides_of_round = Counter(row[:3] for row in whole.samples.distinct("workload", "process", "round", "variant"))
-    shared = {workload for (workload, *_), sides in sides_of_round.items() if sides == 2}
-    # Who was excluded from a workload, or took part in other rounds or another pass only, was not timed against it.
-    measured = {name: (baseline, variant) for name in whole.measured if name in shared}
-    evidence = replace(whole, measured=measured)
-    claim = data.claim_of(judge_ad_hoc(evidence, baseline=baseline, variant=variant), data.Definition(), run.names)
-    asked = {effect.workload: effect for each in claims_of(run, baseline, variant)[::-1] for effect in each.effects}
-    effects = tuple(_as_asked(effect, asked.get(effect.workload), baseline, variant) for effect in claim.effects)
-    if effects != claim.effects:
-        judged = Judged.of_all(effects)
-        claim = replace(claim, effects=effects, verdict=judged.verdict, reason=judged.reason, cause=judged.cause)
-    return Versus(claim, tuple(screens(RunFolder(run.path), [claim], evidence)))
-
-
 def claims_of(run: data.Run, baseline: str, variant: str) -> list[data.Claim]:
     """The claims on how much faster one of two sides is than the other."""
     return [
@@ -171,16 +137,6 @@ def claims_of(run: data.Run, baseline: str, variant: str) -> list[data.Claim]:
         and claim.time == "time"
         and any((effect.variant, effect.baseline) == (variant, baseline) for effect in claim.effects)
     ]
-
-
-def _as_asked(effect: Effect, asked: Effect | None, baseline: str, variant: str) -> Effect:
-    """An effect with the interval that was judged where a claim asks for the same: the rounds have one, not two."""
-    if asked is None or (asked.variant, asked.baseline) != (variant, baseline) or asked.verdict is Word.NOT_EVIDENCE:
-        return effect
-    within = asked.low >= (1 + SECOND_MARGIN_PERCENT / 100) ** -1 and asked.high <= 1 + SECOND_MARGIN_PERCENT / 100
-    word = Word.FASTER if asked.low > 1 else Word.SLOWER if asked.high < 1 else Word.SAME if within else None
-    settled = word if word and not asked.cause.is_doubtful else Word.INCONCLUSIVE
-    return replace(asked, verdict=settled, reason="", cause=asked.cause if asked.cause.is_doubtful else Cause.NONE)
 
 
 def process_times_ns(run: data.Run, workload: str, sides: Collection[str]) -> dict[str, NDArray[np.float64]]:
@@ -199,7 +155,8 @@ def call_ns(run: data.Run, workload: str, variant: str) -> float | None:
     baseline = data.experiment(run, workload).baseline or ""
     asked = [effect.variant for claim in run.claims for effect in claim.effects if effect.workload == workload]
     try:
-        names = {name for group in timed_together(run).get(workload, ()) if variant in group for name in group}
+        groups = RunFolder(run.path).timed_together().get(workload, ())
+        names = {name for group in groups if variant in group for name in group}
         others = (name for name in [*asked, *sorted(names)] if name in names and name != baseline)
         other = next(others, "") if variant == baseline else variant
         if baseline not in names or not other:

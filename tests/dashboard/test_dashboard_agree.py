@@ -126,9 +126,9 @@ def hostile(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return results
 
 
-@pytest.mark.parametrize("page", ["answer", "claim", "compare", "breakdown", "memory", "runs", "history", "trust"])
+@pytest.mark.parametrize("page", ["answer", "claim", "breakdown", "memory", "runs", "history", "trust"])
 def test_a_hostile_run_is_shown_as_it_is_written(hostile: Path, monkeypatch: pytest.MonkeyPatch, page: str) -> None:
-    link = {"claim": "mask-caching-helps"} if page in ("answer", "claim", "compare") else {}
+    link = {"claim": "mask-caching-helps"} if page in ("answer", "claim") else {}
     app = open_in_app(page, monkeypatch, hostile, **link)
     assert not app.exception
     for element in [*app.markdown, *app.caption, *app.header, *app.warning, *app.info]:
@@ -200,7 +200,7 @@ OF_MODELS = re.compile(r"(?i)llama|logits|token|forward|layer|prefill|decode|ope
 
 
 NAMES = {"team006_before": "old.total", "team006_after": "new.total", "decode-15m-c64": "numbers"}
-PAGES = ("answer", "claim", "compare", "attribution", "breakdown", "memory", "runs", "two_runs", "trust")
+PAGES = ("answer", "claim", "attribution", "breakdown", "memory", "runs", "two_runs", "trust")
 EXPLORED = ("attribution", "breakdown", "memory")
 
 
@@ -245,6 +245,6 @@ def test_no_page_speaks_of_models(page: str, functions_home: Path, monkeypatch: 
     if page in EXPLORED:
         assert app.title[0].value == "Explore" and "--compare old.py:total new.py:total" in text
     assert not OF_MODELS.findall(text)
-    if page in ("claim", "compare"):
+    if page == "claim":
         assert "both functions gave the same answers" in text and "new.total against old.total" in text
         assert "--compare old.py:total new.py:total --call mine.py:numbers" in text

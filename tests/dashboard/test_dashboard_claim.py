@@ -96,48 +96,6 @@ def test_a_dot_is_the_median_of_the_paired_turns_of_its_process(run: data.Run) -
     assert found.ratios[7] == pytest.approx(by_hand)
 
 
-def test_any_two_variants_are_judged_at_alpha_over_the_workloads_shown(run: data.Run) -> None:
-    found = samples.versus(run, "team005_hybrid", "team006_after")
-    assert [effect.workload for effect in found.claim.effects] == [
-        name for name in runs.WORKLOADS if "mask" not in name
-    ]
-    assert found.claim.alpha == pytest.approx(0.01 / 3)
-    assert found.claim.is_comparison
-    for effect, screen in zip(found.claim.effects, found.screens, strict=True):
-        sides = effect.workload, effect.variant, effect.baseline
-        paired = samples.pair(run, *sides, "time", found.claim.alpha, effect.one_sided)
-        assert (paired.effect.value, paired.effect.low, paired.effect.high) == pytest.approx(
-            (effect.value, effect.low, effect.high)
-        )
-        assert screen.effect is effect
-        assert screen.call_ns[0] == pytest.approx(runs.CALL_NS[effect.workload] * 1.09, rel=0.1)
-
-
-def test_a_pair_that_a_claim_asks_about_has_the_interval_of_the_claim(run: data.Run) -> None:
-    """The same rounds have one interval, and not one for each page."""
-    asked = samples.claims_of(run, "team006_before", "team006_after")
-    assert {"mask-caching-helps", "mask-caching-6-11"} <= {claim.claim for claim in asked}
-    judged = {effect.workload: effect for claim in asked[::-1] for effect in claim.effects}
-    effects = samples.versus(run, "team006_before", "team006_after").claim.effects
-    assert {effect.workload for effect in effects} & {*judged}
-    for effect in effects:
-        if effect.workload in judged:
-            there = judged[effect.workload]
-            assert (effect.value, effect.low, effect.high) == (there.value, there.low, there.high)
-            assert effect.verdict in (Word.FASTER, Word.SLOWER, Word.SAME, Word.INCONCLUSIVE)
-
-
-def test_a_control_that_fired_counts_in_a_comparison_too(tmp_path: Path) -> None:
-    run = runs.write_run(tmp_path / "run", only=["decode-15m-c64"], factors={"team006_before@aa": 1.2})
-    noise = run.read_manifest()["noise"]
-    assert not any(control["fired"] for control in noise["controls"]), "the names of controls share one factor"
-    for control in noise["controls"]:
-        control |= {"fired": True, "low": 1.2, "high": 1.3}
-    run.write_json("run.json", run.read_manifest() | {"noise": noise})
-    [effect] = samples.versus(data.read_run(run.path), "yardstick", "team006_after").claim.effects
-    assert effect.verdict == "inconclusive" and "A/A checks differ" in effect.said[0]
-
-
 def test_noise_comes_back_from_the_manifest_as_it_was_judged(run: data.Run) -> None:
     written = RunFolder(run.path).read_manifest()["noise"]
     assert plain(TypeAdapter(Noise).validate_python(written)) == {
@@ -410,10 +368,9 @@ def test_damaged_samples_take_only_the_rounds_away(page: Any, tmp_path: Path) ->
     path.write_bytes(whole[:4] + b"\xff" * 296 + whole[300:])
     with pytest.raises(RunError, match=r"samples\.parquet"):
         samples.pair(data.read_run(run.path), "decode-15m-c64", "team006_after", "team006_before", "time", 0.01)
-    for name in ("claim", "compare"):
-        app = page(name, tmp_path)
-        assert not app.exception
-        assert "The processes cannot be shown" in everything(app) and "samples.parquet: damaged" in everything(app)
+    app = page("claim", tmp_path, **UNFOLDED)
+    assert not app.exception
+    assert "The processes cannot be shown" in everything(app) and "samples.parquet: damaged" in everything(app)
 
 
 # -- Compare -----------------------------------------------------------------------------------------------------------
@@ -431,54 +388,21 @@ def test_a_condition_is_answered_and_can_be_measured_again(page: Any, tmp_path: 
     assert f"--compare {pair[0]} {pair[1]} --workloads {','.join(SHORT)} --fail-if slower:50" in text
 
 
-def test_two_variants_that_nobody_claimed_anything_about(page: Any, home: Path) -> None:
-    link = {"baseline": "team005_hybrid", "variant": "team006_after", "workload": "decode-15m-c64"}
-    app = page("compare", home, run="all", **link, **UNFOLDED)
-    assert not app.exception and not app.warning
-    text = everything(app)
-    assert "No claim says anything of this pair." in text
-    assert "has 99.67 % confidence, and the answer is wrong with at most 1 % probability" in text
-    assert (
-        "The op traces differ on prefill, 128 tokens, 15M; prefill, 128 tokens, one 7B layer; and decode, after 64"
-        in text
-    )
-    assert "It holds for this machine in this state only" in text
-    assert "pytest --benchmark --compare team005_hybrid team006_after --workloads" in text
-    assert any(told.startswith("Paired times of team006_after against team005_hybrid on decode") for told in alts(app))
-    app.selectbox(key="baseline").set_value("team006_after").run()
-    assert not app.exception and app.query_params["baseline"] == "team006_after"
-    assert app.selectbox(key="variant").value != "team006_after"
-
-
 def test_a_generation_is_also_told_in_tokens_per_second(page: Any, tmp_path: Path) -> None:
-    run = runs.write_run(tmp_path / "runs" / "one", rounds=12, only=SHORT, judged=False)
-    run.write_json("verdicts.json", [])
-    pair = {"baseline": "team006_before", "variant": "yardstick"}
-    table = page("compare", tmp_path, **pair).dataframe[0]
+    run = runs.write_run(tmp_path / "runs" / "one", rounds=12, only=SHORT)
+    link = {"claim": "mask-caching-helps"}
+    table = page("claim", tmp_path, **link).dataframe[0]
     assert not [column for column in table.value if "tokens/s" in column]
     manifest = run.read_manifest()
     manifest["experiments"][0]["workload"] |= {"new_tokens": 16, "batch": 2}
     run.write_json("run.json", manifest)
-    table = page("compare", tmp_path, **pair).dataframe[0]
+    table = page("claim", tmp_path, **link).dataframe[0]
     [row] = [each for _, each in table.value.iterrows() if each["workload"].startswith("prefill, 2 × ")]
     assert row["variant, tokens/s"] == pytest.approx(32 / (row["variant, here"] / 1e3))
     assert row["baseline, tokens/s"] == pytest.approx(32 / (row["baseline, here"] / 1e3))
 
 
-def test_who_was_timed_on_one_workload_but_in_no_round_with_the_other_has_no_ratio(page: Any, tmp_path: Path) -> None:
-    """Pairs are measured alone. The page begins with one that was."""
-    run = runs.write_run(tmp_path / "runs" / "one", rounds=12, only=SHORT, judged=False)
-    samples = run.read_samples().frame()
-    odd = samples["round"] % 2 == 1
-    pairs = {True: {"team006_after", "yardstick"}, False: {"team006_before", "team006_after"}}
-    samples[[name in pairs[is_odd] for name, is_odd in zip(samples["variant"], odd, strict=True)]].to_parquet(
-        run.path / "samples.parquet"
-    )
-    run.write_json("verdicts.json", [])
-    groups = frozenset(tuple(sorted(pair)) for pair in pairs.values())
-    assert run.timed_together() == dict.fromkeys(SHORT, groups)
-    app = page("compare", tmp_path, baseline="team006_before", variant="yardstick")
-    assert "were never timed in the same rounds" in app.info[0].value
-    assert app.code[0].value == "pytest --benchmark --compare team006_before yardstick"
-    app = page("compare", tmp_path)
-    assert not app.info and app.dataframe[0].value["rounds"].tolist() == [6] * len(SHORT)
+def test_where_both_sides_do_different_work_the_ratio_is_no_evidence(page: Any, home: Path) -> None:
+    text = everything(page("claim", home, run="all", claim="mask-caching-helps"))
+    assert "The op traces differ on prefill, 128 tokens, 15M" in text and "no evidence on architecture" in text
+    assert "It holds for this machine in this state only" in text

@@ -139,19 +139,6 @@ def test_the_way_back_on_the_same_page_forgets(reader: Opener) -> None:
         ),
         ("answer", {"claim": "gone"}, "This run has no claim gone", "It has: refactor-2x-3x, "),
         ("claim", {"claim": "single-file-faster", "row": "9"}, "Look inside 9 is not", "There is: 1, 2."),
-        (
-            "compare",
-            {"baseline": "gone", "variant": "yardstick"},
-            "Baseline gone is not here",
-            "There is: team006_before, ",
-        ),
-        ("compare", {"baseline": "yardstick", "variant": "gone"}, "Variant gone is not here", "There is: "),
-        (
-            "compare",
-            {"baseline": "team006_before", "variant": "team006_after", "workload": "gone"},
-            "Workload gone is not here",
-            "There is: prefill-15m-t128, ",
-        ),
         ("history", {"workload": "gone"}, "Workload gone is not here", "There is: "),
         ("memory", {"workload": "gone"}, "Workload gone is not here", "There is: prefill-15m-t128."),
     ],
@@ -169,9 +156,8 @@ def test_an_unknown_value_is_named_with_what_there_is(
         assert (one.key, one.value) == (other.key, other.value), "the default is shown"
 
 
-@pytest.mark.parametrize("page", ["claim", "compare"])
-def test_the_answer_stands_in_a_title_with_its_verdict(reader: Opener, page: str) -> None:
-    app = reader(page, run="older")
+def test_the_answer_stands_in_a_title_with_its_verdict(reader: Opener) -> None:
+    app = reader("claim", run="older")
     title = next(each.value for each in app.header if each.value.startswith(":"))
     assert re.match(r":(red|green|gray|violet|blue)\[:material/\w+:", title)
 
