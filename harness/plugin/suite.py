@@ -69,7 +69,7 @@ class SuiteSession:
 
         terminalreporter.section("workbench: suite")
         out = console(terminalreporter._tw._file)
-        show(time_table(call_seconds(self.suite.result.folder), self.suite.tests), out)
+        show(time_table(call_seconds(self.suite.result.folder)), out)
         for line in self.suite.notes():
             show(Text(line), out)
         path = self.suite.result.folder.path

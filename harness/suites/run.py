@@ -538,40 +538,27 @@ def by_impact(rows: Sequence[RevisionRow]) -> list[RevisionRow]:
     return sorted(rows, key=impact)
 
 
-def own_words(tests: Mapping[str, Test]) -> dict[str, Mapping[str, str]]:
-    """What the tests say of themselves, a column each, where any does: head → test → text."""
-    extra = {test: ", ".join(f"{key}={value}" for key, value in state.extra.items()) for test, state in tests.items()}
-    columns = {"group": {test: state.group or "" for test, state in tests.items()}, "extra info": extra}
-    return {head: texts for head, texts in columns.items() if any(texts.values())}
-
-
-def suite_table(
-    rows: Sequence[RevisionRow], revisions: tuple[str, str], percent: float, tests: Mapping[str, Test]
-) -> Table:
+def suite_table(rows: Sequence[RevisionRow], revisions: tuple[str, str], percent: float) -> Table:
     """A row for each test of two sides; then why those have no number that have none."""
     base, new = map(revision_text, revisions)
-    own = own_words(tests)
     table = Table(box=None, pad_edge=False, header_style="bold")
-    for head in (f"time in {new} over {base}", f"in {base}", f"in {new}", "verdict", *own, "test"):
+    for head in (f"time in {new} over {base}", f"in {base}", f"in {new}", "verdict", "test"):
         table.add_column(Text(head), overflow="fold")
     for row in rows:
         before = after = time = ""
         if row.screen is not None and row.screen.effect.rounds:
             before, after = call_times(row.screen.call_ns)
             time = time_text(row.screen.effect)
-        words = [texts.get(row.subject, "") for texts in own.values()]
-        table.add_row(*map(Text, (time, before, after, difference(row, percent), *words, row.subject)))
+        table.add_row(*map(Text, (time, before, after, difference(row, percent), row.subject)))
         if row.reason and not time:
-            table.add_row(*[""] * (4 + len(own)), Text(f"  {row.reason}"))
+            table.add_row(*[""] * 4, Text(f"  {row.reason}"))
     return table
 
 
-def time_table(seconds: Mapping[str, Sequence[float]], tests: Mapping[str, Test] | None = None) -> Table:
-    """A row for each test of one side, group by group: the time of a call over its processes, with its interval."""
-    own = own_words(tests or {})
-    group = own.get("group", {})
-    table = Table("time of a call", "processes", *own, "test", box=None, pad_edge=False, header_style="bold")
-    for test, taken in sorted(seconds.items(), key=lambda each: group.get(each[0], "")):
+def time_table(seconds: Mapping[str, Sequence[float]]) -> Table:
+    """A row for each test of one side: the time of a call over its processes, with its interval."""
+    table = Table("time of a call", "processes", "test", box=None, pad_edge=False, header_style="bold")
+    for test, taken in seconds.items():
         interval = fixed_interval([math.log(each) for each in taken], ALPHA)
         shown = "not measured"
         if taken:
@@ -579,6 +566,5 @@ def time_table(seconds: Mapping[str, Sequence[float]], tests: Mapping[str, Test]
             shown = call_times((middle, middle))[0]
         if math.isfinite(interval.high):
             shown += f" ± {100 * math.expm1((interval.high - interval.low) / 2):.2g} %"
-        words = [texts.get(test, "") for texts in own.values()]
-        table.add_row(*map(Text, (shown, str(len(taken)), *words, test)))
+        table.add_row(*map(Text, (shown, str(len(taken)), test)))
     return table

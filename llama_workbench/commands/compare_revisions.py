@@ -210,7 +210,7 @@ def _suite_rows(
     rows += [RevisionRow(test, is_missing=True, why=f"only in {side}") for test, side in suite.only_at().items()]
     rows = by_impact(rows)
     if not as_json:
-        show(suite_table(rows, revisions, asked.percent, suite.tests))
+        show(suite_table(rows, revisions, asked.percent))
     for line in (*suite.notes(), f"run: {run}"):
         typer.echo(line, err=as_json)
     return rows

@@ -38,7 +38,7 @@ description = "where remembered answers are right"
 
 @pytest.mark.usefixtures("warm")
 def test_a_model_that_remembers_answers_is_refused_and_an_honest_one_is_not(tmp_path: Path) -> None:
-    """With one prompt for all calls an answer from memory is right, and confirmed from outside."""
+    """With one prompt for all calls an answer from memory is right."""
     file = tmp_path / "mine.toml"
     file.write_text(WORKLOAD, encoding="utf-8")
     names = ("honest", "remembers_in_process")
