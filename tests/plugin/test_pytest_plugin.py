@@ -70,7 +70,7 @@ def test_it_measures_replays_and_judges(quick):
     # Open where the machine drifts under the processes (they depend on each other then); with the opposite word never.
     assert verdict["verdict"] in ("faster", "inconclusive")
     assert all(effect["ratio"] > 1 for effect in verdict["effects"] if effect["rounds"] >= 12)
-    words = "workload variant baseline metric ratio low high rounds seconds verdict cause reason notes"
+    words = "workload variant baseline metric clock ratio low high rounds seconds verdict cause reason notes"
     keys = {*words.split()}
     for effect in verdict["effects"]:
         more = {"horizon", "early"} | ({"seconds_more"} if effect["verdict"] == "inconclusive" else set())
