@@ -1,5 +1,5 @@
 """Pictures as SVG text, for the dashboard, a notebook, a file of their own, and a page without scripts: the forest plot
-(`views.forest` says what lies where) and time against size; and the colours of all figures.
+(`views.forest` says what lies where); and the colours of all figures.
 
 Written by hand, since it is lines and words: plotly would need a whole browser to make a still picture.
 """
@@ -7,12 +7,10 @@ Written by hand, since it is lines and words: plotly would need a whole browser 
 from __future__ import annotations
 
 import html
-import itertools
-import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from llama_workbench.harness.report.text import call_time, duration_text
+from llama_workbench.harness.report.text import duration_text
 
 from .. import words
 from ..views import outcomes
@@ -149,7 +147,7 @@ class Plot:
     def text(self, x: float, y: float, text: str, ink: str = "", *, more: str = "") -> str:
         """A line of text at a share of the axis, by default in the text's colour: from the left edge, to the right."""
         align = "start" if x < 0.03 else "end" if x > 0.97 else "middle"
-        return _text(self.x(x), y, text, ink or self.colours.text, align, more=more)
+        return line_of_text(self.x(x), y, text, ink or self.colours.text, align, more=more)
 
 
 def forest_svg(
@@ -225,7 +223,7 @@ def _legend(plot: Plot, y: float) -> tuple[list[str], float]:
         if x and x + wide > (plot.width or PHONE_PX):
             x, y = 0.0, y + LINE_PX
         drawn.append(f'<g transform="translate({x + 8:.1f} {y + 10:.1f})">{mark}</g>')
-        drawn.append(_text(f"{x + 22:.1f}", y + 14, name, colours.text))
+        drawn.append(line_of_text(f"{x + 22:.1f}", y + 14, name, colours.text))
         x += wide
     return drawn, y + (LINE_PX if items else 0)
 
@@ -242,7 +240,7 @@ def _row(plot: Plot, row: Row, y: float) -> list[str]:
         ]
     else:  # as wide as its parent: the name has what the numbers leave
         room = f"width:calc(100% - {LETTER_PX * (len(row.told) + 2):.0f}px);overflow:hidden"
-        name = _text(0, LINE_PX - 5, effect.where, colours.text)
+        name = line_of_text(0, LINE_PX - 5, effect.where, colours.text)
         above = [f'<svg y="{y - half - LINE_PX - 1:.1f}" height="{LINE_PX}" style="{room}">{name}</svg>', numbers]
     drawn = ["<g>", f"<title>{_hover(row, plan)}</title>", *above]
     drawn.append(_box(plot, plan.left, plan.right, y, half, colours.track))
@@ -260,7 +258,7 @@ def _row(plot: Plot, row: Row, y: float) -> list[str]:
     look = plan.look(effect)
     ink = colours.verdict[look.colour]
     start, end = map(plot.at, plan.ends(effect.lower, effect.upper))
-    drawn.append(_line(start, y, end, y, ink, wide=2))
+    drawn.append(straight_line(start, y, end, y, ink, wide=2))
     # An open end has no cap.
     drawn += [_upright(plot.at(end), y, 5, ink, wide=2) for end in (effect.lower, effect.upper) if end is not None]
     # Only a nested <svg> has a place in per cent; a <g> would need pixels.
@@ -287,7 +285,7 @@ def _hover(row: Row, plan: Forest) -> str:
 def _axis(plot: Plot, base: float) -> list[str]:
     """Ticks with their labels, the title, and for ratios which side is which."""
     plan, quiet = plot.forest, plot.colours.muted
-    drawn = [_line(plot.x(0), base, plot.x(1), base, quiet)]
+    drawn = [straight_line(plot.x(0), base, plot.x(1), base, quiet)]
     for value, text in plan.ticks.items():
         drawn.append(_upright(plot.at(value), base + 3, 3, quiet))
         drawn.append(plot.text(plan.share(value), base + 19, text))
@@ -304,7 +302,7 @@ def verdict_mark(shown: words.Appearance, colours: Palette) -> str:
 
 def _thin(start: str, end: str, middle: str, y: float, ink: str) -> str:
     """How identical code came out: a thin line with a dot."""
-    return f'{_line(start, y, end, y, ink)}<circle cx="{middle}" cy="{y:.1f}" r="2.5" style="fill:{ink}"/>'
+    return f'{straight_line(start, y, end, y, ink)}<circle cx="{middle}" cy="{y:.1f}" r="2.5" style="fill:{ink}"/>'
 
 
 def _box(plot: Plot, low: float, high: float, y: float, half: float, fill: str) -> str:
@@ -316,7 +314,9 @@ def _box(plot: Plot, low: float, high: float, y: float, half: float, fill: str) 
     )
 
 
-def _line(x1: float | str, y1: float, x2: float | str, y2: float, ink: str, dash: str = "none", wide: float = 1) -> str:
+def straight_line(
+    x1: float | str, y1: float, x2: float | str, y2: float, ink: str, dash: str = "none", wide: float = 1
+) -> str:
     return (
         f'<line x1="{_placed(x1)}" y1="{y1:.1f}" x2="{_placed(x2)}" y2="{y2:.1f}" '
         f'style="stroke:{ink};stroke-width:{wide:g};stroke-dasharray:{dash}"/>'
@@ -324,10 +324,10 @@ def _line(x1: float | str, y1: float, x2: float | str, y2: float, ink: str, dash
 
 
 def _upright(x: str, y: float, half: float, ink: str, dash: str = "none", wide: float = 1) -> str:
-    return _line(x, y - half, x, y + half, ink, dash, wide)
+    return straight_line(x, y - half, x, y + half, ink, dash, wide)
 
 
-def _text(x: float | str, y: float, text: str, ink: str, align: str = "start", *, more: str = "") -> str:
+def line_of_text(x: float | str, y: float, text: str, ink: str, align: str = "start", *, more: str = "") -> str:
     style = f"fill:{ink};text-anchor:{align};{more}"
     return f'<text x="{_placed(x)}" y="{y:.1f}" style="{style}">{_escaped(text)}</text>'
 
@@ -340,91 +340,3 @@ def _placed(x: float | str) -> str:
 def _escaped(text: str, limit: int = 400) -> str:
     """Text of a file in SVG: also without the control characters that XML has no way to write."""
     return html.escape("".join(letter for letter in words.clip(text, limit) if letter.isprintable()), quote=True)
-
-
-# -- time against size: both axes logarithmic, a band for each interval, a strip where sides change places -------------
-
-HEIGHT, LEFT, RIGHT, BOTTOM = 420, 76, 20, 52
-DASHES = ("none", "7 3", "2 3", "9 3 2 3", "4 2", "12 4", "1 2", "6 2 1 2 1 2")
-"""Of the lines: sides differ in more than in colour."""
-
-SizedTime = tuple[float, float, float, float]
-"""A size, nanoseconds of a call, and both ends of their interval (NaN: open)."""
-
-Scale = Callable[[float], float]
-
-
-def sizes_svg(
-    curves: Mapping[str, Sequence[SizedTime]],
-    crossings: Sequence[tuple[str, float, float]],
-    colours: Palette = LIGHT,
-) -> str:
-    """One `<svg>` element. curves: by side, each in the order of its sizes. crossings: what happens, and between
-    which sizes. Raises ValueError where there is no point."""
-    points = [point for curve in curves.values() for point in curve]
-    if not points:
-        raise ValueError("nothing was measured, so there is no picture")
-    sizes = sorted({size for size, *_ in points})
-    times = [each for _, *ends in points for each in ends if each > 0]
-    top = 14 + LINE_PX * (len(curves) + len(crossings))
-    x = _scale(sizes[0], sizes[-1], LEFT, FIGURE_PX - RIGHT)
-    y = _scale(min(times), max(times), HEIGHT + top - BOTTOM, top + 10)
-    inks = dict(zip(curves, itertools.cycle(colours.verdict.values()), strict=False))
-    dashes = dict(zip(curves, itertools.cycle(DASHES), strict=False))
-    drawn = [f'<rect width="{FIGURE_PX}" height="{HEIGHT + top}" style="fill:{colours.page}"/>']
-    for number, (name, low, high) in enumerate(crossings, start=len(curves)):
-        left, right = x(low), max(x(high), x(low) + 2)
-        box = f'x="{left:.1f}" y="{top}" width="{right - left:.1f}" height="{HEIGHT - BOTTOM}"'
-        drawn.append(f'<rect {box} style="fill:{colours.band}"/>')
-        drawn.append(
-            f'<rect x="{LEFT}" y="{LINE_PX * number + 8}" width="26" height="10" style="fill:{colours.band}"/>'
-        )
-        drawn.append(_text(LEFT + 36, LINE_PX * number + 17, f"{name}: {low:.3g} to {high:.3g}", colours.text))
-    drawn += _axes(sizes, times, x, y, top, colours)
-    for number, (name, curve) in enumerate(curves.items()):
-        ink, height = inks[name], LINE_PX * number + 13
-        drawn += _curve([(x(size), *(y(end) for end in ends if end > 0)) for size, *ends in curve], ink, dashes[name])
-        drawn.append(_line(LEFT, height, LEFT + 26, height, ink, dashes[name], 2))
-        drawn.append(_text(LEFT + 36, height + 4, name, colours.text))
-    text = "; ".join(
-        f"{name}: {', '.join(f'{call_time(ns)} at {size:g}' for size, ns, *_ in curve)}"
-        for name, curve in curves.items()
-    )
-    head = f'<svg xmlns="http://www.w3.org/2000/svg" width="{FIGURE_PX}" height="{HEIGHT + top}" '
-    head += f'viewBox="0 0 {FIGURE_PX} {HEIGHT + top}" role="img" style="font-family:{FONTS};font-size:12px">'
-    return "\n".join([head, f"<title>{html.escape(f'Time of a call by size. {text}')}</title>", *drawn, "</svg>", ""])
-
-
-def _scale(low: float, high: float, start: float, end: float) -> Scale:
-    """Where a number lies between two places, by its logarithm."""
-    return lambda number: start + (end - start) * math.log(number / low) / (math.log(high / low) or 1.0)
-
-
-def _axes(
-    sizes: Sequence[float], times: Sequence[float], x: Scale, y: Scale, top: float, colours: Palette
-) -> Iterator[str]:
-    base = HEIGHT + top - BOTTOM
-    for size in sizes:
-        yield _line(x(size), top, x(size), base, colours.rule)
-        yield _text(x(size), base + 18, f"{size:,g}" if size < 1e6 else f"{size:.3g}", colours.muted, "middle")
-    decades = range(math.ceil(math.log10(min(times))), math.floor(math.log10(max(times))) + 1)
-    for ns in [10.0**decade for decade in decades] if len(decades) > 1 else [min(times), max(times)]:
-        yield _line(LEFT, y(ns), FIGURE_PX - RIGHT, y(ns), colours.rule)
-        yield _text(LEFT - 8, y(ns) + 4, call_time(ns), colours.muted, "end")
-    yield _line(LEFT, base, FIGURE_PX - RIGHT, base, colours.muted)
-    yield _text((LEFT + FIGURE_PX - RIGHT) / 2, base + 40, "size of the input", colours.text, "middle")
-
-
-def _curve(points: Sequence[Sequence[float]], ink: str, dash: str) -> Iterator[str]:
-    """points: x, then y of the time, and of both ends where these are known."""
-    whole = [point for point in points if len(point) == 4]
-    outline = [(x, low) for x, _, low, _ in whole] + [(x, high) for x, _, _, high in reversed(whole)]
-    yield f'<polygon points="{_places(outline)}" style="fill:{ink};fill-opacity:0.18;stroke:none"/>'
-    places = _places([(x, middle) for x, middle, *_ in points])
-    yield f'<polyline points="{places}" style="fill:none;stroke:{ink};stroke-width:2;stroke-dasharray:{dash}"/>'
-    for x, middle, *_ in points:
-        yield f'<circle cx="{x:.1f}" cy="{middle:.1f}" r="3" style="fill:{ink}"/>'
-
-
-def _places(points: Sequence[Sequence[float]]) -> str:
-    return " ".join(f"{x:.1f},{y:.1f}" for x, y in points)

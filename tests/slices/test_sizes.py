@@ -18,7 +18,6 @@ import pytest
 
 from llama_workbench import ROOT
 from llama_workbench.commands.app import main
-from llama_workbench.dashboard.export.svg import sizes_svg
 from llama_workbench.datasets.workloads import Workload
 from llama_workbench.harness.calls.inputs import Payload
 from llama_workbench.harness.evidence.evidence import evidence_from_manifest
@@ -27,6 +26,7 @@ from llama_workbench.harness.plan.options import Options, Request, more_sides
 from llama_workbench.harness.report.outcome import command_of, compared_again
 from llama_workbench.harness.session.judging import stopping_rule
 from llama_workbench.harness.session.run import Run, go_on, plan_run
+from llama_workbench.harness.slices.sizes.picture import sizes_svg
 from llama_workbench.harness.slices.sizes.screen import crossing_lines, growth_lines, rows, sentences
 from llama_workbench.harness.slices.sizes.table import Point, SizeTable, crossings, growth, table_of
 from llama_workbench.harness.spec.comparison import held_together, sides_of

@@ -11,7 +11,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from llama_workbench.dashboard.export.svg import LIGHT, Palette, sizes_svg
+from llama_workbench.dashboard.export.svg import LIGHT, Palette
 
 from ...report.text import (
     CALM,
@@ -27,6 +27,7 @@ from ...spec.words import Word
 from ...stats.confidence import Interval
 from ...store.files import RunError
 from ...store.folder import RunFolder
+from .picture import sizes_svg
 from .table import CrossingPoint, SizeTable, table_of
 
 
