@@ -586,7 +586,7 @@ def test_five_percent_more_work_is_caught_and_unchanged_code_passes(tmp_path: Pa
     """
     scratch = Scratch(
         tmp_path / "scratch",
-        "--compare work.py:before work.py:mine --call inputs.py:numbers --budget 2 --count-instructions --no-causes",
+        "--compare work.py:before work.py:mine --call inputs.py:numbers --budget 12 --count-instructions --no-causes",
     )
 
     def write(additions: int) -> None:

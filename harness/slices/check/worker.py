@@ -237,40 +237,38 @@ def logits_with(
         return [(part[:, chosen]) @ weights["lm_head.weight"].T for part in x.split(lengths, dim=1)]
 
 
+# With which shape, and which rows of projections (by their letters), a right Llama makes a mistake.
+
+SHAPES: Mapping[str, Mapping[str, Any]] = {
+    "theta": {"rope_theta": 10_000.0},
+    "scaling": {"rope_scaling": None},
+    "epsilon 1e-5": {"rms_norm_eps": 1e-5},
+    "epsilon 1e-6": {"rms_norm_eps": 1e-6},
+}
+
+ROWS: Mapping[str, tuple[str, Callable[[Tensor, LlamaConfig], Tensor]]] = {
+    "neighbours": ("qk", lambda rows, c: rows.unflatten(0, (-1, c.head_dim // 2, 2)).transpose(1, 2).flatten(0, 2)),
+    "backwards": ("qk", lambda rows, c: rows.unflatten(0, (-1, 2, c.head_dim // 2)).flip(1).flatten(0, 2)),
+    "unscaled": ("q", lambda rows, c: rows * c.head_dim**0.5),
+    "heads in turns": ("kv", lambda rows, c: rows.repeat(c.num_attention_heads // c.num_key_value_heads, 1)),
+}
+
+OTHER = {"gate_proj": "up_proj", "up_proj": "gate_proj"}
+
+
 def _changed(
     mistake: str, config: LlamaConfig, weights: Mapping[str, Tensor]
 ) -> tuple[LlamaConfig, Mapping[str, Tensor]]:
-    """The shape and the weights with which a right Llama makes this mistake."""
-
-    def changed(names: Sequence[str], change: Callable[[Tensor], Tensor]) -> dict[str, Tensor]:
-        return {
-            name: change(weight) if any(f".{part}_proj." in name for part in names) else weight
-            for name, weight in weights.items()
-        }
-
-    half, groups = config.head_dim // 2, config.num_attention_heads // config.num_key_value_heads
-    match mistake:
-        case "theta":
-            return replace(config, rope_theta=10_000.0), weights
-        case "scaling":
-            return replace(config, rope_scaling=None), weights
-        case "epsilon 1e-5" | "epsilon 1e-6":
-            return replace(config, rms_norm_eps=float(mistake.split()[1])), weights
-        case "neighbours":
-            return config, changed("qk", lambda rows: rows.unflatten(0, (-1, half, 2)).transpose(1, 2).flatten(0, 2))
-        case "backwards":
-            return config, changed("qk", lambda rows: rows.unflatten(0, (-1, 2, half)).flip(1).flatten(0, 2))
-        case "unscaled":
-            return config, changed("q", lambda rows: rows * config.head_dim**0.5)
-        case "heads in turns":
-            of_each = replace(config, num_key_value_heads=config.num_attention_heads)
-            return of_each, changed("kv", lambda rows: rows.repeat(groups, 1))
-        case "swapped":
-            other = {"gate_proj": "up_proj", "up_proj": "gate_proj"}
-            return config, {
-                ".".join(other.get(part, part) for part in name.split(".")): weight for name, weight in weights.items()
-            }
-    return config, weights
+    if mistake == "swapped":
+        named = {name: ".".join(OTHER.get(part, part) for part in name.split(".")) for name in weights}
+        return config, {named[name]: weight for name, weight in weights.items()}
+    if mistake in ROWS:
+        letters, change = ROWS[mistake]
+        ends = tuple(f".{letter}_proj.weight" for letter in letters)
+        weights = {name: change(rows, config) if name.endswith(ends) else rows for name, rows in weights.items()}
+    if mistake == "heads in turns":
+        return replace(config, num_key_value_heads=config.num_attention_heads), weights
+    return replace(config, **SHAPES.get(mistake, {})), weights
 
 
 VERBS: Mapping[str, Callable[..., Any]] = {"check": check}
