@@ -14,7 +14,8 @@ from pathlib import Path
 
 from llama_workbench.cache import FIX, CacheError, cache_directory, unwritable
 from llama_workbench.datasets import geometries
-from llama_workbench.datasets.geometries import DataError, Geometry, parameter_count
+from llama_workbench.datasets.geometries import DataError, Geometry, parameter_count, stored_shapes
+from llama_workbench.datasets.lengths import longest_call
 from llama_workbench.datasets.synthetic_files import TYPES, WEIGHTS_SEED, synthesize, synthetic_files
 from llama_workbench.variants import LlamaConfig, UnknownVariant
 from llama_workbench.variants.memory_policy import expected
@@ -434,28 +435,36 @@ def go_on(
 LARGE_PARAMETERS = 1_000_000_000
 """Models with fewer are never left out."""
 
-SPARE_SHARE = 0.5
-"""Of the weights: for calls and the reference, and for what else the run holds."""
+PROCESS_BYTES, PROCESSES = 1 << 29, 4
+"""What each process of a run holds beside models, and how many there are: the one that measures, the next one, the
+examiner and this one."""
 
 
 def no_room(experiment: Experiment, geometry: Geometry, cache: Path | None) -> str:
     """Why a model cannot be measured here, with what it needs and what is free; empty where it can.
 
-    The weights lie in memory once: all processes map one file. `cache`: where the checkpoint is written if it is not
-    there yet; None for one of the user's.
+    The weights lie in memory once: all processes map one file. Beside them lies what the variants of a round hold, and
+    one matrix in float32, for the examiner widens one after the other. `cache`: where the checkpoint is written if it
+    is not there yet; None for one of the user's.
     """
     parameters = parameter_count(geometry.config)
     if parameters < LARGE_PARAMETERS:
         return ""
-    dtype = experiment.workload.dtype
-    weights = parameters * TYPES[dtype][1]
-    copies = 0
+    work, config = experiment.workload, geometry.config
+    item_bytes, length = TYPES[work.dtype][1], longest_call(work)
+    sizes = {
+        "item_bytes": item_bytes,
+        "max_length": work.context + length,
+        "batch": work.batch,
+        "context": work.context,
+    }
+    weights = parameters * item_bytes
+    needed = weights + PROCESSES * PROCESS_BYTES + 4 * max(map(math.prod, stored_shapes(config).values()))
     for name in experiment.entered():  # all of them are there at once, in a round
         variant = presets().get(EnteredName(name).original)
         policy = variant.memory if variant else None
-        sizes = {"item_bytes": TYPES[dtype][1], "max_length": 1}
-        copies += expected(policy, geometry.config, (), **sizes)["held"]["repacked"] if policy else weights
-    needed, free = weights + copies + int(SPARE_SHARE * weights), available_bytes()
+        needed += sum(expected(policy, config, [length], **sizes)["held"].values()) if policy else weights
+    free = available_bytes()
     if needed > free:
         return f"no room: {_gib(needed)} of memory are needed ({_gib(weights)} of weights), {_gib(free)} are free"
     if cache is None:
