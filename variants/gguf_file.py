@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
-from gguf import MODEL_ARCH, GGUFWriter, Keys, get_tensor_name_map
+from gguf import GGML_QUANT_SIZES, MODEL_ARCH, GGMLQuantizationType, GGUFWriter, Keys, get_tensor_name_map
+from gguf.quants import quantize
 from numpy.typing import NDArray
 
 from .config import LlamaConfig, RopeScaling
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 ROPE_FACTORS = "rope_freqs.weight"
 """The tensor in which llama.cpp looks for `rope_factors`."""
 
-ARCHITECTURE = "llama"
+ARCHITECTURE, Q8_0 = "llama", GGMLQuantizationType.Q8_0
 
 NAMES = {
     "max_position_embeddings": Keys.LLM.CONTEXT_LENGTH,
@@ -71,9 +72,11 @@ def write(
     config: LlamaConfig,
     weights: Mapping[str, Tensor],
     describe: Callable[[GGUFWriter], object],
+    *,
+    q8: bool = False,
 ) -> None:
     """A file of `weights` (Hugging Face names) in float32, a tied head left out; `describe` adds metadata beside the
-    shape.
+    shape. `q8`: matrices in Q8_0, as llama-quantize writes them, but those with rows of no whole blocks.
 
     llama.cpp turns neighbours (2i, 2i + 1) by RoPE where Hugging Face turns halves (i, i + D/2), so the rows of q_proj
     and k_proj are in another order within each head. Llama-3 scaling is a tensor of factors instead of four numbers."""
@@ -91,7 +94,11 @@ def write(
             continue
         turned = name.endswith(("q_proj.weight", "k_proj.weight"))
         rows = interleave_rows(weights[name], config.head_dim) if turned else weights[name]
-        writer.add_tensor(label, rows.to(torch.float32).contiguous().cpu().numpy())
+        values = rows.to(torch.float32).contiguous().cpu().numpy()
+        if q8 and values.ndim == 2 and values.shape[1] % GGML_QUANT_SIZES[Q8_0][0] == 0:
+            writer.add_tensor(label, quantize(values, Q8_0), raw_dtype=Q8_0)
+        else:
+            writer.add_tensor(label, values)
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()

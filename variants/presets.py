@@ -61,8 +61,9 @@ class Variant:
     `compiled`: its operations are torch.compile's own, which no op trace and no names of phases can see.
     `memory`: what it must hold, where that is known. `no_chunks`: why it does not do a prompt in chunks rightly; empty
     where it does. The gates leave those cases out and say so, and no workload that has them is measured.
-    `cache_rounding`: "bfloat16" or "int8" where keys and values are kept so; its logits are held to a reference that
-    rounds its own in the same way."""
+    `rounding`: "bfloat16" or "int8" where keys and values are kept so; its logits are held to a reference that
+    rounds its own in the same way. "int8 weights" or "int8 products" where its matrices are int8, or what they are
+    multiplied with too: held to the plain reference within a wider tolerance (`worker.correctness`)."""
 
     name: str
     build: Build
@@ -75,7 +76,7 @@ class Variant:
     component: Callable[..., Component] | None = None
     memory: Policy | None = None
     no_chunks: str = ""
-    cache_rounding: str = ""
+    rounding: str = ""
 
 
 @dataclass(frozen=True)
@@ -99,7 +100,7 @@ def _ours(name: str, settings: Settings, description: str, source: str, **more: 
 
 def _plain(name: str, module: str, memory: Policy, description: str, source: str, **options: Any) -> Variant:
     """Code of torch's that no settings describe."""
-    more: Any = {"compiled": bool(options.get("compiled")), "cache_rounding": memory.rounding}
+    more: Any = {"compiled": bool(options.get("compiled")), "rounding": memory.rounding}
     return Variant(name, Lazy(module, options), description, source, memory=memory, **more)
 
 

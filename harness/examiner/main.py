@@ -138,7 +138,7 @@ def _batches(
             before = tokens if "logits" in given else tokens[:, :-1]  # without logits the last token is only checked
             sequence = torch.cat((sequence, before.clamp(0, vocabulary - 1)), dim=1)
         ours = presets().get(EnteredName(output.variant).original)
-        rounding = ours.cache_rounding if ours else ""
+        rounding = ours.rounding if ours else ""
         key = (output.prompt, output.length, sequence.numpy().tobytes(), rounding)
         questions.setdefault(key, _Question(sequence, output.length - 1, rounding, [])).given.append((output, given))
     by_shape: defaultdict[tuple[Any, ...], list[_Question]] = defaultdict(list)

@@ -202,13 +202,13 @@ class ModelsKind(BenchKind):
     def gate(self, worker: Worker, bench: Bench, subject: Subject, entered: str) -> LogitsGate:
         """The small gate once for all workloads, then the workload's own calls, then the tokens of a generation."""
         device, no_chunks = worker.device.kind, subject.variant.no_chunks
-        build, rounding = subject.variant.build, subject.variant.cache_rounding
+        build, rounding = subject.variant.build, subject.variant.rounding
         reference = partial(of_small_gate, worker, rounding=rounding)
         small = worker.once(("small gate", entered), lambda: small_gate(build, reference, device, no_chunks, rounding))
         if not small.passed:
             return small
         if rounding and bench.workload.kind == "generate":
-            why = f"a cache in {rounding} may choose other tokens than the reference, and nothing says which are right"
+            why = f"{rounding} may choose other tokens than the reference, and nothing says which are right"
             return replace(small, passed=False, unable=True, detail=why)
         case = own_case(worker, bench)
         if no_chunks and comes_in_chunks(case):

@@ -16,6 +16,7 @@ from llama_workbench.harness.plan.experiments import make_plan
 from llama_workbench.harness.plan.options import PlanError, Request
 from llama_workbench.harness.store.schema import Excluded
 from llama_workbench.harness.worker.correctness import (
+    ROUNDING_TOLERANCES,
     SMALL_LENGTH,
     run_cases,
     small_cases,
@@ -36,6 +37,7 @@ from tests.runs import a_claim
 pytestmark = pytest.mark.usefixtures("warm")
 
 ENGINES = [name for name in variants.names() if variants.get(name).engine is not None]
+LAST = "model.layers.1.mlp.down_proj.weight"
 
 
 @pytest.fixture(autouse=True)
@@ -63,7 +65,7 @@ def test_an_engine_says_what_to_install():
     gone = Engine({"torch": "torch", "no_such_module": "no-such-package", "nor_this": "nor-this"})
     assert gone.missing() == "not installed: pip install no-such-package nor-this"
     others = [name for name in ENGINES if not name.startswith("candle_") or name.startswith("candle_engine")]
-    assert others == ["candle_engine", "candle_engine_fresh", "llama_cpp"]
+    assert others == ["candle_engine", "candle_engine_fresh", "llama_cpp", "llama_cpp_q8", "transformers_int8"]
     assert variants.missing("team006_before") is None
 
 
@@ -95,7 +97,7 @@ def test_a_run_takes_the_engines_that_are_there_and_goes_on_without_the_others(t
 
     assert Excluded(variant="llama_cpp", reason="not installed: pip install it") in result.manifest.excluded
     assert len(result.manifest.excluded) == len(ENGINES) - len(there)
-    assert [note for note in notes if "llama_cpp" in note] == ["llama_cpp is left out"]
+    assert [note for note in notes if "llama_cpp" in note] == ["llama_cpp is left out", "llama_cpp_q8 is left out"]
     told = {verdict.effects[0].variant: verdict for verdict in result.verdicts}
     assert told["llama_cpp"].verdict == "not evidence" and "not installed" in told["llama_cpp"].reason
 
@@ -155,10 +157,24 @@ def test_published_figures_stand_beside_workloads_of_the_same_part():
 def test_an_engine_agrees_with_the_reference(name):
     needs(name)
     variant = variants.get(name)
-    gate = small_gate(variant.build, reference)
+    gate = small_gate(variant.build, reference, rounding=variant.rounding)
     assert gate.passed, gate.detail
-    assert gate.max_error < 1e-5
+    if variant.rounding:  # rounding shows, and stays within what is allowed
+        assert 1e-3 < gate.max_error < gate.tolerance == ROUNDING_TOLERANCES[variant.rounding]
+    else:
+        assert gate.max_error < 1e-5
     assert gate.cases == 16
+
+
+@pytest.mark.parametrize("name", ["llama_cpp_q8", "transformers_int8"])
+def test_weights_in_int8_do_not_hide_a_fault(name):
+    needs(name)
+    build = variants.get(name).build
+
+    def forgets(config, weights, *, max_length):
+        return build(config, {**weights, LAST: torch.zeros_like(weights[LAST])}, max_length=max_length)
+
+    assert not small_gate(forgets, reference, rounding=variants.get(name).rounding).passed
 
 
 ALONE = [name for name in components.NAMES if name not in (components.ROPE_ATTENTION, components.WORKER_LAYER)]

@@ -19,7 +19,7 @@ from torch.nn import functional as F
 from llama_workbench import ROOT, variants
 from llama_workbench.harness.calls.source import parse
 from llama_workbench.harness.worker.correctness import (
-    ROUNDING_TOLERANCE,
+    CACHE_TOLERANCE,
     SMALL_LENGTH,
     TOLERANCES,
     OpTrace,
@@ -72,7 +72,7 @@ def reference(geometry: str, dtype: torch.dtype, rounding: str = ""):
 
 def gate_of(variant: variants.Variant):
     """The gate with what the variant says of itself."""
-    rounding = variant.cache_rounding
+    rounding = variant.rounding
     wanted = functools.partial(reference, rounding=rounding)
     return small_gate(variant.build, wanted, no_chunks=variant.no_chunks, rounding=rounding)
 
@@ -88,7 +88,7 @@ def test_logits_match_the_library_in_float64(name):
     gate = gate_of(variant)
     assert gate.passed, gate.detail
     assert gate.cases == (10 if variant.no_chunks else 16)
-    assert gate.tolerance == (ROUNDING_TOLERANCE if variant.cache_rounding else TOLERANCES[torch.float64])
+    assert gate.tolerance == (CACHE_TOLERANCE if variant.rounding else TOLERANCES[torch.float64])
     assert "float32" not in gate.detail
     assert gate.detail.endswith(f", left out 6 with chunks: {variant.no_chunks}") == bool(variant.no_chunks)
 

@@ -1,4 +1,5 @@
-"""llama.cpp through the C interface of `llama-cpp-python`: its own graph, kernels and KV cache, float32 throughout.
+"""llama.cpp through the C interface of `llama-cpp-python`: its own graph, kernels and KV cache, float32 throughout, or
+with its matrices in Q8_0.
 
 The weights go through a GGUF file in the cache and are mapped from there. The library's own choices are left as they
 are (weights repacked for the processor, say) except two that cost precision: K and V are kept in float32, not in
@@ -36,10 +37,12 @@ def _only_errors(level: int, text: bytes, data: Any) -> None:
 
 class LlamaCpp:
     """Tokens [B, T] that start at `position` → logits [B, V] of the last one; row b is llama.cpp's sequence b. It runs
-    on as many threads as torch has. Raises EngineError for weights that are not float32, or where the library
-    refuses."""
+    on as many threads as torch has. `q8`: its matrices are rounded to Q8_0. Raises EngineError for weights that are not
+    float32, or where the library refuses."""
 
-    def __init__(self, config: LlamaConfig, weights: Mapping[str, Tensor], *, max_length: int) -> None:
+    def __init__(
+        self, config: LlamaConfig, weights: Mapping[str, Tensor], *, max_length: int, q8: bool = False
+    ) -> None:
         dtype = weights["model.norm.weight"].dtype
         if dtype != torch.float32:
             raise EngineError(f"llama.cpp is given float32 weights here, not {str(dtype).removeprefix('torch.')}")
@@ -47,9 +50,10 @@ class LlamaCpp:
         library.llama_backend_init()
 
         def write(folder: Any) -> None:
-            gguf_file.write(folder / "model.gguf", config, weights, lambda file: file.add_tokenizer_model("no_vocab"))
+            file = folder / "model.gguf"
+            gguf_file.write(file, config, weights, lambda writer: writer.add_tokenizer_model("no_vocab"), q8=q8)
 
-        path = files.folder("gguf-1", config, weights, write) / "model.gguf"
+        path = files.folder("gguf-q8-1" if q8 else "gguf-1", config, weights, write) / "model.gguf"
         settings = library.llama_model_default_params()
         settings.n_gpu_layers = 0
         self.model = library.llama_model_load_from_file(str(path).encode(), settings)

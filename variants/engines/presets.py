@@ -12,6 +12,8 @@ from ..presets import CANDLE_RS, WORKER, Engine, Lazy, Variant
 _FRESH = {"fresh_masks": True}
 CANDLE = Engine({"candle": "candle-nn"})
 LLAMA_CPP = Engine({"llama_cpp": "llama-cpp-python", "gguf": "gguf"})
+QUANTISED = Engine({"transformers": "transformers"})
+"""Kernels of torch's that no operation of it names, on copies of the weights in a form of their own."""
 
 
 def _on_candle(
@@ -56,4 +58,10 @@ PRESETS = (
     *_THEIR_KERNELS,
     Variant("llama_cpp", Lazy(".engines.llama_cpp"), "llama.cpp in float32, through its C interface",
             "llama-cpp-python", engine=LLAMA_CPP),
+    Variant("llama_cpp_q8", Lazy(".engines.llama_cpp", {"q8": True}), "llama_cpp with its matrices in Q8_0: int8, "
+            "with a scale for 32 values", "llama-cpp-python; llama-quantize", engine=LLAMA_CPP,
+            rounding="int8 weights"),
+    Variant("transformers_int8", Lazy(".engines.library_int8", {"attention": "sdpa"}), "transformers_sdpa with its "
+            "linear layers through torch's quantize_dynamic: int8, with a scale a row", "torch.ao.quantization",
+            engine=QUANTISED, rounding="int8 products"),
 )  # fmt: skip
