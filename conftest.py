@@ -46,10 +46,11 @@ def pytest_collection_finish() -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """What takes long begins first, or the last worker would have it while the others have nothing left to do. Files
-    stay whole: pytest-xdist gives them out as it finds them, and tests of a file share what they measured."""
-    longest = {item.path for item in items if item.get_closest_marker("long") or item.get_closest_marker("covers")}
-    items.sort(key=lambda item: item.path not in longest)
+    """What takes long begins first, then whole sessions, or the last worker would have it while the others have nothing
+    left to do. Files stay whole: pytest-xdist gives them out as it finds them, and tests of a file share what they
+    measured."""
+    long, covers = ({item.path for item in items if item.get_closest_marker(name)} for name in ("long", "covers"))
+    items.sort(key=lambda item: (item.path not in long, item.path not in covers))
 
 
 @pytest.hookimpl(tryfirst=True)

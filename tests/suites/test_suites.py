@@ -18,7 +18,7 @@ from llama_workbench.harness.spec.sample import Round
 from llama_workbench.harness.stats.confidence import LookPlan, first_interval
 from llama_workbench.harness.suites.others import folder_of_benchmarks
 from llama_workbench.harness.suites.run import Checkout, Pairs, Places, is_suite, processes_needed
-from tests.session.test_revisions import git
+from tests.session.test_revisions import code_of, git
 from tests.unchanged import SESSIONS
 
 pytestmark = pytest.mark.covers(*SESSIONS)
@@ -566,7 +566,9 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.covers("harness", "llama_workbench")
-def test_two_revisions_of_a_suite_have_a_verdict_by_test_id(project: Path) -> None:
+def test_two_revisions_of_a_suite_have_a_verdict_by_test_id(
+    project: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     code, text = command(project, "compare-revisions", "main", ".", "test_mine.py", "--budget", "1", "--json")
     assert code == 1, text
     answer = json.loads(text)
@@ -576,25 +578,30 @@ def test_two_revisions_of_a_suite_have_a_verdict_by_test_id(project: Path) -> No
     assert (rows["test_gone"]["reason"], rows["test_new"]["reason"]) == ("only in suite-main", "only in suite-now")
     assert {row["verdict"] for name, row in rows.items() if name in ("test_gone", "test_new")} == {"missing"}
     run = rows["test_total"]["run"]
-    code, text = command(project, "show", run)
-    assert code == 0 and "test_mine.py::test_total" in text
-    code, text = command(project, "judge", run)
-    assert code == 0 and "suite-now" in text
+    monkeypatch.chdir(project)
+    assert code_of("show", run) == 0 and "test_mine.py::test_total" in capsys.readouterr().out
+    assert code_of("judge", run) == 0 and "suite-now" in capsys.readouterr().out
 
 
-def test_options_of_functions_are_refused(project: Path) -> None:
-    for words in (("--call", "mine.py:value"), ("--gate", "time,instructions"), ("mine:value",)):
-        code, text = command(project, "compare-revisions", "main", ".", "test_mine.py", *words)
-        assert code == 2 and f"{words[0]}" in text and "not with a suite of tests: test_mine.py" in text
+@pytest.mark.parametrize("words", [("--call", "mine.py:value"), ("--gate", "time,instructions"), ("mine:value",)])
+def test_options_of_functions_are_refused(
+    project: Path, words: tuple[str, ...], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(project)
+    assert code_of("compare-revisions", "main", ".", "test_mine.py", *words) == 2
+    text = capsys.readouterr().err
+    assert words[0] in text and "not with a suite of tests: test_mine.py" in text
 
 
 @pytest.mark.covers("harness", "llama_workbench")
-def test_a_session_measures_its_benchmarks_in_processes_saves_a_run_and_passes(project: Path) -> None:
+def test_a_session_measures_its_benchmarks_in_processes_saves_a_run_and_passes(
+    project: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Two of them are compared by pytest-benchmark as ever."""
     ours = ("-p", "llama_workbench.harness.plugin.plugin") if "llama_workbench" not in _plugins() else ()
-    code, text = command(
-        project, *ours, "--benchmark", "test_mine.py", "--budget", "1", "--run-dir", "saved",
-        "--benchmark-json", "table.json", "-W", "ignore:Module already imported", module="pytest",
-    )  # fmt: skip
+    words = (*ours, "--benchmark", "--budget", "1", "-W", "ignore:Module already imported")
+    kept = ("--benchmark-storage=kept", "--benchmark-save=first", "--benchmark-json", "table.json")
+    code, text = command(project, *words, "test_mine.py", "--run-dir", "saved", *kept, module="pytest")
     assert code == 0, text
     assert "3 passed" in text and "workbench: suite" in text and "workbench compare saved NEW" in text
     table = json.loads((project / "table.json").read_text())
@@ -603,27 +610,21 @@ def test_a_session_measures_its_benchmarks_in_processes_saves_a_run_and_passes(p
         "test_total": ("whole", {"size": 2000}),
         "test_new": (None, {}),
     }
-    code, text = command(project, "show", "saved")
-    assert code == 0 and "test_mine.py::test_sorted" in text
-    again = ("--continue", "saved", "-W", "ignore:Module already imported")
-    code, text = command(project, *ours, "--benchmark", *again, module="pytest")
-    assert code == 4 and "a suite of benchmarks is always measured whole" in text, text
-    code, text = command(project, "compare", "saved", "saved", "--json")
-    rows = {row["workload"]: row for row in json.loads(text)["rows"]}
-    assert rows.keys() == {f"test_mine.py::test_{name}" for name in ("total", "sorted", "new")}
-    assert all(row["against"] == "function_yardstick" and row["change_percent"] == 0 for row in rows.values())
 
-
-@pytest.mark.long
-def test_two_sessions_are_compared_by_pytest_benchmark_as_ever(project: Path) -> None:
-    ours = ("-p", "llama_workbench.harness.plugin.plugin") if "llama_workbench" not in _plugins() else ()
-    for words in (("--benchmark-save=first",), ("--benchmark-compare=0001", "--benchmark-compare-fail=mean:1000%")):
-        code, text = command(
-            project, *ours, "--benchmark", "test_mine.py::test_total", "--budget", "1", *words,
-            "--benchmark-storage=kept", "-W", "ignore:Module already imported", module="pytest",
-        )  # fmt: skip
+    compared = (kept[0], "--benchmark-compare=0001", "--benchmark-compare-fail=mean:1000%")
+    code, text = command(project, *words, "test_mine.py::test_total", *compared, module="pytest")
     assert "test_total (NOW)" in text and "test_total (0001_first)" in text
     assert code == 0, text
+
+    code, text = command(project, *words, "--continue", "saved", module="pytest")
+    assert code == 4 and "a suite of benchmarks is always measured whole" in text
+
+    monkeypatch.chdir(project)
+    assert code_of("show", "saved") == 0 and "test_mine.py::test_sorted" in capsys.readouterr().out
+    code_of("compare", "saved", "saved", "--json")
+    rows = {row["workload"]: row for row in json.loads(capsys.readouterr().out)["rows"]}
+    assert rows.keys() == {f"test_mine.py::test_{name}" for name in ("total", "sorted", "new")}
+    assert all(row["against"] == "function_yardstick" and row["change_percent"] == 0 for row in rows.values())
 
 
 def _plugins() -> Sequence[str]:
