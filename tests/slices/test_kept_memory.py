@@ -186,10 +186,10 @@ def test_less_of_both_is_said(run: RunFolder) -> None:
 
 def test_the_dashboard_has_both(results: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("streamlit", reason="the dashboard's packages are not installed")
-    from tests.dashboard_pages import everything, open_in_app
+    from tests.dashboard_pages import UNFOLDED, everything, open_in_app
 
     open_: Callable[..., Any] = open_in_app
-    app = open_("compare", monkeypatch, results)
+    app = open_("comparison", monkeypatch, results, **UNFOLDED)
     text = everything(app)
     assert not app.exception and "Peak of a call" in text and "Kept after a call" in text
     assert "7.63 MiB" in text and "its answer, caches, globals" in text
