@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, Protocol
-from urllib.parse import parse_qs, urlsplit
+from urllib.parse import parse_qs, urlencode, urlsplit
 
 import pytest
 
@@ -14,6 +14,7 @@ from llama_workbench.dashboard.export.viewer import installed_folder
 from llama_workbench.dashboard.words import WORD_JOINER
 from tests import runs
 from tests.dashboard_browser import FLAGS, WAIT_MS, drawn, serving, settled
+from tests.dashboard_pages import UNFOLDED
 from tests.dashboard_runs import HOSTILE, MARKUP, add_broken, deface, folded, wide
 
 if TYPE_CHECKING:
@@ -189,7 +190,9 @@ def test_the_link_to_the_evidence_can_be_copied_and_opens_it(visit: Visit) -> No
     assert address.path == "comparison"
     assert parse_qs(address.query) == {"run": ["plain"], "claim": ["mask-caching-6-11"], "part": ["whole prefill"]}
     link.click()
+    page.locator(".st-key-show_rounds summary").click()
     page.wait_for_selector(".st-key-rounds .main-svg")
+    assert "show_rounds=open" in page.url, "a link leads to what is unfolded"
     drawn(page, ".st-key-rounds .scatterlayer .point", 41)  # a dot a round, and where it ends
     assert "/comparison?" in page.url and "claim=mask-caching-6-11" in page.url
     settled(page)
@@ -209,7 +212,7 @@ def test_the_first_page_fits_a_phone(visit: Visit) -> None:
 
 
 def test_nothing_hangs_over_the_edge_of_a_phone(visit: Visit) -> None:
-    page = visit("comparison?claim=mask-caching-helps", width=420)
+    page = visit(f"comparison?claim=mask-caching-helps&{urlencode(UNFOLDED)}", width=420)
     page.wait_for_selector(".flames .picture canvas[data-boxes]")
     canvases = [box for canvas in page.locator(".flames canvas").all() if (box := canvas.bounding_box())]
     assert all(box["x"] >= 0 and box["x"] + box["width"] <= 420 for box in canvases)
@@ -283,7 +286,7 @@ def test_a_card_opens_by_keyboard(visit: Visit) -> None:
 
 
 def test_lines_have_about_75_letters(visit: Visit) -> None:
-    page = visit("comparison?run=plain&claim=mask-caching-helps", width=1400)
+    page = visit(f"comparison?run=plain&claim=mask-caching-helps&{urlencode(UNFOLDED)}", width=1400)
     page.wait_for_selector(".flames .picture canvas[data-boxes]")
     lines = page.evaluate(LETTERS_AND_LINES)
     assert len(lines) > 3
@@ -291,7 +294,7 @@ def test_lines_have_about_75_letters(visit: Visit) -> None:
 
 
 def test_names_that_are_markup_stay_text(visit: Visit) -> None:
-    page = visit("comparison?run=hostile&claim=mask-caching-helps", height=3600)
+    page = visit(f"comparison?run=hostile&claim=mask-caching-helps&{urlencode(UNFOLDED)}", height=3600)
     main = page.locator('[data-testid="stMain"]')
     text = main.inner_text().replace(WORD_JOINER, "")
     assert HOSTILE in text and MARKUP in text
