@@ -33,11 +33,11 @@ from rich.table import Table
 from rich.text import Text
 
 from llama_workbench import ROOT
-from llama_workbench.harness.profilers.py_spy import PROFILES
 from llama_workbench.harness.report.standings import write_standings
 from llama_workbench.harness.report.terminal import console, show
 from llama_workbench.harness.store.files import STANDINGS
 from llama_workbench.harness.store.folder import RunFolder
+from llama_workbench.harness.store.passes import PROFILES
 from tests.dashboard_browser import FLAGS, WAIT_MS, installed_chromium, serving
 from tests.runs import write_run
 

@@ -13,16 +13,16 @@ import llama_workbench
 from llama_workbench import ROOT, notebook
 from llama_workbench.commands.app import build
 from llama_workbench.harness.claims.model import Citation, Claim, NamedCall, NamedFunction
+from llama_workbench.harness.measure.profiling import profilers
 from llama_workbench.harness.metrics.registry import metrics
 from llama_workbench.harness.plan.options import every_option
-from llama_workbench.harness.profilers.causes import CAUSES
-from llama_workbench.harness.profilers.registry import profilers
 from llama_workbench.harness.report.markdown import markdown_cell, markdown_rows, update_file
 from llama_workbench.harness.spec.hypotheses import Hypothesis
 from llama_workbench.harness.spec.sample import Column, Sample, columns, sample_columns
 from llama_workbench.harness.spec.words import SessionExit, VerbExit
 from llama_workbench.harness.store import files
 from llama_workbench.harness.store.forms import DataFile, JsonFile
+from llama_workbench.harness.store.passes import CAUSES
 
 PAGES = [
     ROOT / "docs" / "reference" / f"{name}.md"

@@ -27,7 +27,7 @@ from llama_workbench.harness.measure.groups import Processes
 from llama_workbench.harness.measure.measurement import Measurement
 from llama_workbench.harness.measure.participants import Setting
 from llama_workbench.harness.plan.experiments import Plan
-from llama_workbench.harness.profilers import causes
+from llama_workbench.harness.slices import faces
 from llama_workbench.harness.spec.sample import Round, Sample
 from llama_workbench.harness.store.folder import RunFolder
 from llama_workbench.harness.store.forms import plain
@@ -327,8 +327,9 @@ def short_sessions() -> Iterator[None]:
         patch.setattr(participants, "MOST_SIDE_SECONDS", participants.LEAST_SIDE_SECONDS)
         # One round a process, however long the next one takes to begin: a busy machine has as many as a free one.
         patch.setattr(Processes, "should_wait", lambda self, group: False)
-        patch.setattr(causes, "PROCESSES", 3)
-        patch.setattr(causes, "SECONDS", 0.1)
+        for causes in faces("causes"):
+            patch.setattr(causes, "PROCESSES", 3)
+            patch.setattr(causes, "SECONDS", 0.1)
         patch.setattr(stopping, "ENOUGH_ROUNDS", 1)
         yield
 

@@ -10,11 +10,10 @@ import streamlit as st
 from llama_workbench.dashboard import state
 from llama_workbench.dashboard.sections import blocks, flames, head, memory
 from llama_workbench.dashboard.views import data, outcomes
-from llama_workbench.harness.profilers.causes import CAUSES
 from llama_workbench.harness.report.ladder import ladder_of, ladder_rows
 from llama_workbench.harness.slices import faces
 from llama_workbench.harness.store.folder import RunFolder
-from llama_workbench.harness.store.passes import MEMORY_SWEEP
+from llama_workbench.harness.store.passes import CAUSES, MEMORY_SWEEP
 
 
 @dataclass(frozen=True)

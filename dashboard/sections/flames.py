@@ -22,8 +22,6 @@ import streamlit as st
 from numpy.typing import NDArray
 
 from llama_workbench.harness.evidence.effect import ALPHA
-from llama_workbench.harness.profilers.causes import SIDES, SampledLine
-from llama_workbench.harness.profilers.py_spy import Profile as ProfileRow
 from llama_workbench.harness.report.causes import Explanation, Key, explanations_in
 from llama_workbench.harness.report.phases import (
     NAMES,
@@ -36,7 +34,8 @@ from llama_workbench.harness.report.phases import (
 from llama_workbench.harness.stats.causes import PlaceDifference, Samples, divide
 from llama_workbench.harness.store.files import RunError
 from llama_workbench.harness.store.folder import RunFolder
-from llama_workbench.harness.store.passes import PHASE_FACTS, PhaseFacts
+from llama_workbench.harness.store.passes import PHASE_FACTS, SIDES, PhaseFacts, SampledLine
+from llama_workbench.harness.store.passes import Profile as ProfileRow
 from llama_workbench.harness.store.verdict_schema import Effect
 from llama_workbench.variants.phase_map import FUSED_PARTS, LIBRARY_FILE, OTHER, PHASES
 

@@ -12,10 +12,9 @@ import streamlit as st
 
 from llama_workbench import variants
 from llama_workbench.harness.evidence.evidence import Evidence
-from llama_workbench.harness.profilers.peak_memory import Memory
 from llama_workbench.harness.store.files import RunError
 from llama_workbench.harness.store.folder import RunFolder
-from llama_workbench.harness.store.passes import MEMORY_SWEEP, Sweep
+from llama_workbench.harness.store.passes import MEMORY_SWEEP, Memory, Sweep
 from llama_workbench.harness.store.verdict_schema import Effect
 
 from .. import state, words

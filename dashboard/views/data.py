@@ -20,8 +20,6 @@ from llama_workbench.harness.evidence.effect import ALPHA, exp, half_width, perc
 from llama_workbench.harness.machine.lifeline import is_held
 from llama_workbench.harness.metrics.base import Metric
 from llama_workbench.harness.metrics.registry import metric_of, names
-from llama_workbench.harness.profilers import py_spy
-from llama_workbench.harness.profilers.peak_memory import MEMORY, Memory
 from llama_workbench.harness.report.outcome import trust_of
 from llama_workbench.harness.report.phases import calls_alone
 from llama_workbench.harness.report.text import excluded_lines
@@ -30,10 +28,11 @@ from llama_workbench.harness.spec.comparison import Metric as TimeMetric
 from llama_workbench.harness.spec.dispute import Dispute
 from llama_workbench.harness.spec.words import Word
 from llama_workbench.harness.stats.confidence import Interval
-from llama_workbench.harness.store import schema
+from llama_workbench.harness.store import passes, schema
 from llama_workbench.harness.store.files import CLAIMS, VERDICTS, RunError
 from llama_workbench.harness.store.folder import RunFolder
 from llama_workbench.harness.store.forms import JsonFile, Shape, Text
+from llama_workbench.harness.store.passes import MEMORY, PROFILES, Memory
 from llama_workbench.harness.store.verdict_schema import Effect, Verdict
 
 from .. import words
@@ -169,7 +168,7 @@ def identical_code(floors: Iterable[Floor]) -> str:
 class Profile:
     """One sampled profile. `root` is None where there is none, and `reason` says why."""
 
-    row: py_spy.Profile
+    row: passes.Profile
     root: Frame | None
     reason: str
 
@@ -189,7 +188,7 @@ class Run:
     manifest: schema.Manifest
     claims: tuple[Claim, ...]
     floors: Mapping[str, Floor]
-    profiles: Mapping[tuple[str, str], py_spy.Profile]  # by workload and variant
+    profiles: Mapping[tuple[str, str], passes.Profile]  # by workload and variant
     memory: Mapping[tuple[str, str], Memory]  # by workload and variant
     left_out: tuple[str, ...]  # variants that the run went on without, each with the reason
     problems: tuple[str, ...]  # files of this run that could not be read; the rest is shown
@@ -261,7 +260,7 @@ def read_run(path: Path) -> Run:
     definitions = read_or_none(folder, DEFINITIONS, problems)
     claims = {claim.id: claim for claim in definitions}
     memory = read_or_none(folder, MEMORY, problems)
-    profiles = read_or_none(folder, py_spy.PROFILES, problems)
+    profiles = read_or_none(folder, PROFILES, problems)
     noise = manifest.noise or schema.Noise()
     names = workloads.distinct({one.workload.name: workloads.named(one.workload) for one in manifest.experiments})
     return Run(

@@ -28,7 +28,6 @@ from llama_workbench.variants import REFERENCE_BENCHMARKS
 
 from ..evidence.effect import ALPHA
 from ..machine.environment import comparable, device_kind
-from ..profilers.peak_memory import MEMORY, Memory
 from ..report.standings import read_standings
 from ..report.text import one_text_line
 from ..slices import faces
@@ -38,6 +37,7 @@ from ..stats.confidence import Interval
 from ..stats.means import CentredInterval, Mean
 from ..store.files import RunError
 from ..store.folder import RunFolder
+from ..store.passes import MEMORY, Memory
 from ..store.schema import Key, RelativeTime, Standings, Workload, WorkloadResult
 from .thresholds import DEFAULTS, WHATS, ConfigError, Thresholds, What
 

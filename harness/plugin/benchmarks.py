@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from ..evidence.evidence import clocks_of
-from ..profilers.py_spy import PROFILES
 from ..session.run import Result
 from ..spec.words import Cause, SessionExit, of_left_out
 from ..stats.samples import call_times_ns
 from ..store.files import RunError
 from ..store.folder import RunFolder
+from ..store.passes import PROFILES
 from ..store.schema import Gate, Manifest
 from ..store.verdict_schema import FLEET, HOME, too_early
 

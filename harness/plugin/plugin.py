@@ -261,8 +261,8 @@ class Session:
     def _after_rounds(self) -> str:
         """What the options ask for after the rounds, and about how long that takes."""
         from ..evidence.effect import duration
+        from ..measure.profiling import seconds_each
         from ..metrics.registry import metrics
-        from ..profilers.registry import seconds_each
 
         options, looks = self.options, sum(len(experiment.variants) for experiment in self.plan.experiments)
         asked = {

@@ -1,4 +1,4 @@
-"""Where a difference is, in words: of each comparison whose sides were sampled (`profilers.causes`)."""
+"""Where a difference is, in words: of each comparison whose sides were sampled (slice `causes`)."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from functools import cached_property
 from llama_workbench.variants.phase_map import FUSED_PARTS, OTHER, PHASES
 
 from ..evidence.effect import ALPHA
-from ..profilers.causes import CAUSES, SIDES, SampledLine, SampledPair
 from ..stats.causes import Division, PlaceDifference, divide
 from ..store.folder import RunFolder
+from ..store.passes import CAUSES, SIDES, SampledLine, SampledPair
 from ..store.verdict_schema import Effect
 from .phases import lines_in_sources, merged_sets, phases_of_stack
 from .text import call_times, one_text_line, unit_of

@@ -10,12 +10,12 @@ from dataclasses import dataclass
 
 from ..evidence.effect import ALPHA
 from ..evidence.evidence import Evidence
-from ..profilers.peak_memory import MEMORY
 from ..slices import faces
 from ..spec.comparison import TIMES, Comparison
 from ..spec.regions import MARGIN_PERCENT, SECOND_MARGIN_PERCENT
 from ..spec.words import Cause, Word
 from ..store.folder import RunFolder
+from ..store.passes import MEMORY
 from ..store.schema import ExperimentRecord, Manifest, SideEnvironment
 from ..store.verdict_schema import Effect, Verdict
 from .causes import LINES, Explanation, code_text, explanations_in, of_effect

@@ -35,12 +35,12 @@ from ..measure.measurement import OVERTIME_SHARE, Measurement
 from ..measure.participants import MeasureError, Progress, Setting
 from ..measure.passes import kept_apart
 from ..measure.processes import ALLOCATOR
+from ..measure.profiling import look_closer
 from ..metrics.base import PassContext
 from ..metrics.registry import metric_of, metrics
 from ..metrics.roof import hold_to_roof
 from ..plan.experiments import Plan, make_plan, sources_of
 from ..plan.options import Options, PlanError, Request, going_on, kept
-from ..profilers.registry import look_closer
 from ..report.standings import write_standings
 from ..spec.comparison import Comparison, EnteredName
 from ..spec.dispute import Dispute

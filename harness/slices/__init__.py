@@ -4,6 +4,8 @@
 |---|---|---|---|
 | what a claim may ask, its pass and its verdict | `metric.py` | `METRIC` (see `metrics.base`) | `metrics.registry` |
 | what runs in a process that measures models | `worker.py` | `VERBS`: functions, the `Worker` first | `worker.main` |
+| what looks at each variant after the rounds | `profiler.py` | `PROFILER` (a `Profiler`) | `measure.profiling` |
+| what looks for where a difference is | `causes.py` | `look_for_causes()` | `measure.profiling` |
 | another form of checkpoints | `checkpoint.py` | `takes()`, `opened()`, `tokenizer_of()` | `datasets.tokenizer` |
 | what `metric = "check"` may try | `checks.py` | `CHECKS` | the slice `check` |
 | what is counted beside times | `beside.py` | `WHAT`, `FILE`, `measures()`, `rows()` | `report`, `baselines` |

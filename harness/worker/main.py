@@ -4,8 +4,8 @@ The parent (`processes`) sends commands and reads answers as `channel` says. Thr
 environment before torch is imported; where functions are measured that do not use torch, it is not imported. It ignores
 Ctrl-C (the parent decides) and dies with its parent.
 
-Slices and profilers have verbs here too: the module `worker` of a slice, and that of a profiler, may have `VERBS`, a
-table of functions that take the `Worker` first. Nothing imports this module: a process begins with it.
+Slices have verbs here too: their module `worker` has `VERBS`, a table of functions that take the `Worker` first.
+Nothing imports this module: a process begins with it.
 """
 
 from __future__ import annotations
@@ -19,8 +19,6 @@ from typing import Any
 
 import llama_workbench
 
-from .. import profilers
-from ..machine.modules import mentioning
 from ..slices import faces
 from ..spec.sample import RoundAnswer
 from . import gating, looks, rounds
@@ -58,8 +56,6 @@ def verbs_with_torch() -> dict[str, Callable[..., Any]]:
     """The verbs of a process that imports torch, those of all passes included. All are imported before any foreign
     code, as everything that measures is."""
     verbs: dict[str, Callable[..., Any]] = dict(import_module(".torch_verbs", __package__).VERBS)
-    for module in mentioning(profilers, "VERBS"):
-        verbs |= import_module(module).VERBS
     for face in faces("worker"):
         verbs |= face.VERBS
     faces("checkpoint")  # imported before any foreign code is

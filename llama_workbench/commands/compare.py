@@ -162,9 +162,9 @@ def command(
 def _compared(base: RunFolder, new: RunFolder, thresholds: Thresholds) -> RunComparison:
     """A run against an earlier one."""
     from llama_workbench.harness.baselines.regressions import compare
-    from llama_workbench.harness.profilers.peak_memory import MEMORY
     from llama_workbench.harness.slices import faces
     from llama_workbench.harness.store.files import MANIFEST, STANDINGS
+    from llama_workbench.harness.store.passes import MEMORY
 
     counted = {"memory": MEMORY, **{face.WHAT: face.FILE for face in faces("beside")}}
     decide = [file for what, file in counted.items() if what in thresholds.gate]

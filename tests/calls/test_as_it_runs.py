@@ -17,12 +17,12 @@ from llama_workbench.harness.machine.environment import comparable
 from llama_workbench.harness.measure.processes import ALLOCATOR, WorkerProcess
 from llama_workbench.harness.plan.experiments import make_plan
 from llama_workbench.harness.plan.options import Options, PlanError, Request
-from llama_workbench.harness.profilers.peak_memory import MEMORY
 from llama_workbench.harness.report.comparison import screens
 from llama_workbench.harness.report.standings import evidence_of
 from llama_workbench.harness.report.text import CALM, faults_text, side_facts_text
 from llama_workbench.harness.session import run as session
 from llama_workbench.harness.session.run import plan_run
+from llama_workbench.harness.store.passes import MEMORY
 from llama_workbench.harness.store.schema import SideFacts
 from studies import plain_pairs
 from studies.plain_pairs import plain_ratio

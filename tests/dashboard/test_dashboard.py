@@ -47,9 +47,9 @@ from llama_workbench.dashboard.sections import memory as memory_bars
 from llama_workbench.dashboard.sections import strips as picture
 from llama_workbench.dashboard.views import data, entries, forest, outcomes
 from llama_workbench.harness.evidence.effect import half_width
-from llama_workbench.harness.profilers.peak_memory import Memory
 from llama_workbench.harness.spec.words import Word
 from llama_workbench.harness.store.files import VERDICTS
+from llama_workbench.harness.store.passes import Memory
 from llama_workbench.harness.store.verdict_schema import Effect
 from tests import verdicts
 

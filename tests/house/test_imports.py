@@ -37,7 +37,6 @@ ORDER = (
     "harness.worker",
     "harness.examiner",
     "harness.measure",
-    "harness.profilers",
     "harness.metrics",
     "harness.worker.main",
     "harness.claims",

@@ -9,9 +9,10 @@ from typing import Any
 
 import pytest
 
+from llama_workbench.harness.measure import profiling
 from llama_workbench.harness.plan.options import Options, Request
-from llama_workbench.harness.profilers import registry
 from llama_workbench.harness.session.run import Run, plan_run
+from llama_workbench.harness.slices import faces
 from llama_workbench.harness.spec.words import Word
 from llama_workbench.harness.store.files import VERDICTS
 from llama_workbench.variants import FUNCTION_REFERENCE
@@ -140,8 +141,9 @@ def test_faults_of_ours_in_later_passes_are_a_line_each_beside_the_verdict(
     def fault(*_: Any, **__: Any) -> None:
         raise KeyError("nobody's name")
 
-    for fails in ("look_for_causes", "_look"):
-        monkeypatch.setattr(registry, fails, fault)
+    for causes in faces("causes"):
+        monkeypatch.setattr(causes, "look_for_causes", fault)
+    monkeypatch.setattr(profiling, "_look", fault)
     monkeypatch.chdir(sides)
     said = run_pytest(*WORDS)
     assert said.returncode == 0 and "INTERNALERROR" not in said.stdout + said.stderr

@@ -12,9 +12,9 @@ import pytest
 
 from llama_workbench import ROOT
 from llama_workbench.commands.app import main
-from llama_workbench.harness.profilers import py_spy
 from llama_workbench.harness.slices.doctor import command as doctor
 from llama_workbench.harness.slices.doctor.command import Check, DoctorTrial, aa_trial, examine, examine_aa, read_facts
+from llama_workbench.harness.slices.profiles import profiler as py_spy
 from llama_workbench.harness.stats.confidence import Interval
 from tests.runs import ENVIRONMENT, code_by_intervals
 

@@ -14,12 +14,12 @@ import pytest
 from llama_workbench.harness.baselines.regressions import compare
 from llama_workbench.harness.baselines.thresholds import Thresholds
 from llama_workbench.harness.plan.options import Options, Request
-from llama_workbench.harness.profilers.peak_memory import MEMORY, Memory
 from llama_workbench.harness.report.comparison import KEPT, PEAK, Screen, screen_markdown, screens
 from llama_workbench.harness.report.standings import evidence_of
 from llama_workbench.harness.session.run import Run, plan_run
 from llama_workbench.harness.store.files import VERDICTS
 from llama_workbench.harness.store.folder import RunFolder
+from llama_workbench.harness.store.passes import MEMORY, Memory
 from tests.runs import Quiet, short_sessions
 from tests.unchanged import SESSIONS
 

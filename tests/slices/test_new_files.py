@@ -85,10 +85,9 @@ METRIC = SwitchesMetric()
 PROFILER = '''
 """In which process a variant was looked at."""
 
-import os
 from typing import Annotated
 
-from llama_workbench.harness.profilers.base import Profiler
+from llama_workbench.harness.measure.profiling import Profiler
 from llama_workbench.harness.store.forms import JsonFile
 from llama_workbench.harness.store.forms import Count, says
 from llama_workbench.harness.store.forms import OfVariant
@@ -110,6 +109,13 @@ class Numbers(Profiler):
 
 
 PROFILER = Numbers()
+'''
+
+NUMBERS_WORKER = '''
+"""The number of the measuring process."""
+
+import os
+
 VERBS = {"number": lambda worker, workload, variant: os.getpid()}
 '''
 
@@ -196,12 +202,14 @@ print(app.title[0].value, app.dataframe[0].value.to_json(orient="records"))
 
 DECLARED = """
 from llama_workbench.harness.metrics.registry import metrics
-from llama_workbench.harness.profilers.registry import profilers
+from llama_workbench.harness.measure.profiling import profilers
 print(*(file for metric in metrics() for file in metric.files), *(profiler.file for profiler in profilers()))
 """
 
 NEW = {
-    "harness/profilers/numbers.py": PROFILER,
+    "harness/slices/numbers/__init__.py": '"""Numbers of processes."""',
+    "harness/slices/numbers/profiler.py": PROFILER,
+    "harness/slices/numbers/worker.py": NUMBERS_WORKER,
     "llama_workbench/commands/spell.py": VERB,
     "mine.py": VARIANT,
     "harness/slices/switches/__init__.py": '"""Context switches."""',

@@ -21,13 +21,13 @@ from llama_workbench.cache import cache_directory
 from llama_workbench.datasets import geometries, workloads
 from llama_workbench.datasets.checkpoints import synthesize
 from llama_workbench.harness.claims.reading import load_dispute
+from llama_workbench.harness.measure.profiling import ProfiledVariant
 from llama_workbench.harness.metrics.base import PassContext
 from llama_workbench.harness.plan.options import Options, Request
-from llama_workbench.harness.profilers import py_spy
-from llama_workbench.harness.profilers.base import ProfiledVariant
 from llama_workbench.harness.report import phases as shares
 from llama_workbench.harness.report.phases import Share, levels
 from llama_workbench.harness.session import run as session
+from llama_workbench.harness.slices.profiles import profiler as py_spy
 from llama_workbench.harness.slices.share import worker
 from llama_workbench.harness.slices.share.lines import MARK, Marker, Name, PhaseError, with_comments
 from llama_workbench.harness.slices.share.metric import ANOTHER_SESSION, METRIC, SHORT, TimedPhases
@@ -525,7 +525,7 @@ def passed(tmp_path_factory: pytest.TempPathFactory) -> tuple[RunFolder, tuple[d
     return folder, plain
 
 
-@pytest.mark.covers("harness/measure", "harness/slices/share", "harness/profilers", "harness/worker", "variants")
+@pytest.mark.covers("harness/measure", "harness/slices/share", "harness/slices/profiles", "harness/worker", "variants")
 @pytest.mark.long
 def test_a_phase_pass_of_ours_the_library_s_and_someone_else_s(passed):
     folder, _ = passed
@@ -550,7 +550,7 @@ def test_a_phase_pass_of_ours_the_library_s_and_someone_else_s(passed):
     assert set(adding["variant"]) == {MEASURED[0]}
 
 
-@pytest.mark.covers("harness/measure", "harness/slices/share", "harness/profilers", "harness/worker", "variants")
+@pytest.mark.covers("harness/measure", "harness/slices/share", "harness/slices/profiles", "harness/worker", "variants")
 @pytest.mark.long
 def test_timed_and_sampled_phases_agree(passed):
     """py-spy knows nothing of the marks: lines of the plain variant, read from outside, give the same shares."""

@@ -25,7 +25,7 @@ from llama_workbench.commands.shared import MACHINE, AsJson, Failure, Listed, en
 from ...evidence.effect import ALPHA
 from ...machine import extras
 from ...machine.environment import available_bytes, fingerprint, read_text
-from ...profilers import py_spy
+from ...measure import py_spy
 from ...spec.words import VerbExit
 from ...stats.confidence import Interval, running_interval
 

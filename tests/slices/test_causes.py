@@ -19,17 +19,18 @@ from markupsafe import escape
 
 from llama_workbench import ROOT
 from llama_workbench.dashboard.export.evidence import costs_html, diff_html
-from llama_workbench.harness.profilers import causes, py_spy
-from llama_workbench.harness.profilers.causes import SampledLine, SampledPair, _Reader, function_at
-from llama_workbench.harness.profilers.peak_memory import MEMORY
+from llama_workbench.harness.measure import py_spy
 from llama_workbench.harness.report.causes import Explanation, changes, code_of, code_text, explanations_in
 from llama_workbench.harness.report.comparison import Measure, Screen, screens
 from llama_workbench.harness.report.standings import evidence_of
+from llama_workbench.harness.slices.causes import causes
+from llama_workbench.harness.slices.causes.causes import _Reader, function_at
 from llama_workbench.harness.spec.comparison import Comparison
 from llama_workbench.harness.spec.words import Word
 from llama_workbench.harness.stats.causes import divide
 from llama_workbench.harness.store.files import VERDICTS
 from llama_workbench.harness.store.folder import RunFolder
+from llama_workbench.harness.store.passes import MEMORY, SampledLine, SampledPair
 from llama_workbench.harness.store.verdict_schema import Verdict
 from llama_workbench.harness.worker import looks
 from studies import cause_trials

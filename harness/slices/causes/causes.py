@@ -16,18 +16,18 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
-from ..machine.places import place
-from ..measure.groups import Group
-from ..measure.measurement import Measurement
-from ..measure.participants import ExperimentState, Progress
-from ..measure.passes import PASS_SECONDS, measured_by
-from ..measure.processes import WorkerFailed, WorkerProcess
-from ..spec.comparison import Comparison
-from ..store.folder import RunFolder
-from ..store.forms import Amount, Count, JsonFile, Nanoseconds, Shape, Text, says
-from . import py_spy
+from ...machine.places import place
+from ...measure import py_spy
+from ...measure.groups import Group
+from ...measure.measurement import Measurement
+from ...measure.participants import ExperimentState, Progress
+from ...measure.passes import PASS_SECONDS, measured_by
+from ...measure.processes import WorkerFailed, WorkerProcess
+from ...spec.comparison import Comparison
+from ...store.folder import RunFolder
+from ...store.passes import CAUSES, SIDES
 
 PROCESSES, SECONDS, RATE_HZ = 10, 0.35, 1000
 """So many processes, each sampled for so long. Processes differ by more than the samples of one do: in the same time an
@@ -47,8 +47,6 @@ LEAST_SHARE = 0.0005
 MOST_TEXT, MOST_LINES = 160, 200
 """Characters of a line of code; lines of a function."""
 
-SIDES = ("baseline", "variant")
-
 _DISPATCH = "torch/nn/modules/module.py"
 """Two frames at every call of a Module, which say nothing."""
 
@@ -65,48 +63,6 @@ WAITING, EVENT_LOOP = "waiting for what is awaited", "the event loop"
 
 _FRAME = re.compile(r"(.*) \(([^()]*?)(?::(\d{1,9}))?\)")  # name, file, line
 _SIDE = re.compile(r"^(baseline|variant)_turn \(")
-
-
-class SampledLine(Shape):
-    """A line of a function as it was reached, with the samples that one side has there."""
-
-    side: Annotated[Text, says("baseline or variant")]
-    function: Annotated[Text, says("with its class, as in its file")]
-    file: Annotated[Text, says("where it stands")]
-    line: Annotated[Count, says("the line that was executed; 0: not known")]
-    text: Annotated[Text, says("what stands in that line")]
-    way: Annotated[list[Text], says("frames on the way to it, FUNCTION (FILE:LINE), outermost first")] = []
-    below: Annotated[list[Text], says("frames of libraries that it called")] = []
-    samples: Annotated[list[Count], says("in each process")]
-    runs: Annotated[Count | None, says("how often the line runs in one call; null: not counted")] = None
-
-
-class FunctionCode(Shape):
-    """The code of a function that a side ran, other than of libraries."""
-
-    side: Annotated[Text, says("baseline or variant")]
-    function: Annotated[Text, says("with its class, as in its file")]
-    file: Annotated[Text, says("where it stands")]
-    line: Annotated[Count, says("its first line")]
-    code: Annotated[list[Text], says("its lines")]
-
-
-class SampledPair(Shape):
-    """Where both sides of a comparison spend their time."""
-
-    workload: Annotated[Text, says("on which workload")]
-    variant: Annotated[Text, says("of which variant")]
-    baseline: Annotated[Text, says("against which variant")]
-    call_ns: Annotated[dict[Text, Nanoseconds], says("side → time of a call in the rounds")] = {}
-    roots: Annotated[dict[Text, Text], says("side → the function that is compared")] = {}
-    samples: Annotated[dict[Text, list[Count]], says("side → all of its samples, in each process")] = {}
-    lines: Annotated[list[SampledLine], says("lines with samples")] = []
-    code: Annotated[list[FunctionCode], says("of the functions that have samples or call one that has")] = []
-    seconds: Annotated[Amount, says("that looking took")] = 0.0
-    reason: Annotated[Text | None, says("why there are none")] = None
-
-
-CAUSES = JsonFile("causes.json", list[SampledPair])
 
 
 def look_for_causes(

@@ -32,12 +32,13 @@ from llama_workbench.dashboard.views import data
 from llama_workbench.dashboard.views import tree as frames
 from llama_workbench.dashboard.views.tree import merge
 from llama_workbench.harness.machine import places
-from llama_workbench.harness.profilers import py_spy
-from llama_workbench.harness.profilers.base import ProfiledVariant
-from llama_workbench.harness.profilers.py_spy import Profile
+from llama_workbench.harness.measure import py_spy
+from llama_workbench.harness.measure.profiling import ProfiledVariant
 from llama_workbench.harness.report.causes import code_of, explanations_in
 from llama_workbench.harness.report.phases import calls_alone
+from llama_workbench.harness.slices.profiles import profiler
 from llama_workbench.harness.store.folder import RunFolder
+from llama_workbench.harness.store.passes import Profile
 from llama_workbench.harness.worker.looks import median_error
 from tests import runs
 from tests.dashboard_pages import read
@@ -293,7 +294,7 @@ def test_a_profile_names_files_by_whose_they_are_and_no_folder_of_the_machine(tm
         "<module> (<string>:1)",
         "0x7f12",
     ]
-    text, samples = py_spy._in_loop(f"outer (/x/y.py:1);{';'.join(stack)} 3\nidle (/x/y.py:1) 9\n", [mine])
+    text, samples = profiler._in_loop(f"outer (/x/y.py:1);{';'.join(stack)} 3\nidle (/x/y.py:1) 9\n", [mine])
     assert samples == 3
     assert text.rstrip().rpartition(" ")[0].split(";") == [
         "Fast.forward (variants/fast.py:12)",
@@ -323,12 +324,12 @@ def test_where_attaching_is_refused_the_profile_says_so(tmp_path: Path, monkeypa
     tool.write_text('#!/bin/sh\necho "$@" >> "$0.log"\necho "Permission Denied: try sudo" >&2\nexit 1\n')
     tool.chmod(0o755)
     monkeypatch.setattr(shutil, "which", lambda *_, **__: str(tool))
-    entry = py_spy.PROFILER.look(ProfiledVariant(_Looping(), "w", "v", tmp_path))  # type: ignore[arg-type]
+    entry = profiler.PROFILER.look(ProfiledVariant(_Looping(), "w", "v", tmp_path))  # type: ignore[arg-type]
     assert entry["path"] is None and "Permission Denied: try sudo" in entry["reason"]
     assert entry["median_ns"] == 5e6
     tried = (tmp_path / "py-spy.log").read_text().splitlines()
     assert ["--nonblocking" in line for line in tried] == [False, True]
-    assert all(f"--rate {py_spy.RATE_HZ}" in line for line in tried)
+    assert all(f"--rate {profiler.RATE_HZ}" in line for line in tried)
 
 
 def test_py_spy_refuses_a_process_that_is_gone(tmp_path: Path) -> None:
@@ -337,7 +338,7 @@ def test_py_spy_refuses_a_process_that_is_gone(tmp_path: Path) -> None:
         pytest.skip("py-spy is not installed")
     gone = subprocess.Popen([sys.executable, "-c", ""])
     gone.wait()
-    recorder, said = py_spy.attach(tool, gone.pid, tmp_path / "raw", [], py_spy.RATE_HZ)
+    recorder, said = py_spy.attach(tool, gone.pid, tmp_path / "raw", [], profiler.RATE_HZ)
     assert recorder is None and said
 
 

@@ -15,11 +15,12 @@ import pytest
 from markupsafe import escape
 
 from llama_workbench import ROOT
-from llama_workbench.harness.profilers.causes import SampledPair, _Reader
 from llama_workbench.harness.report.causes import Explanation, changes, diff_of, explanations_in, has_all_code
 from llama_workbench.harness.report.comparison import Screen
+from llama_workbench.harness.slices.causes.causes import _Reader
 from llama_workbench.harness.spec.words import Word
 from llama_workbench.harness.store.folder import RunFolder
+from llama_workbench.harness.store.passes import SampledPair
 from studies.cause_trials import PLANTED, SLOW_LINE, Planted
 from tests import verdicts
 from tests.dashboard.test_dashboard import an_effect

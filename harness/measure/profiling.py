@@ -1,26 +1,27 @@
-"""Finds the profilers, and looks at every variant with each of them."""
+"""What looks at each variant once the rounds are over, for people and not for verdicts: the profilers of slices."""
 
 from __future__ import annotations
 
 import math
+import re
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cache
-from typing import Any
+from pathlib import Path
+from typing import Any, ClassVar
 
-from .. import profilers as package
 from ..machine import extras
-from ..machine.modules import defined
-from ..measure.groups import Group
-from ..measure.measurement import Measurement
-from ..measure.participants import ExperimentState, Progress
-from ..measure.passes import PASS_SECONDS, kept_apart
-from ..measure.processes import WorkerFailed
+from ..slices import faces
 from ..spec.comparison import Comparison
 from ..store.folder import RunFolder
-from .base import ProfiledVariant, Profiler
-from .causes import look_for_causes
-from .peak_memory import PROFILER as PEAK_MEMORY
+from ..store.forms import JsonFile
+from .groups import Group
+from .measurement import Measurement
+from .participants import ExperimentState, Progress
+from .passes import PASS_SECONDS, kept_apart
+from .processes import WorkerFailed, WorkerProcess
 
 SHORT_CALL_NS = 1e8
 """Calls up to this long are looked at for their memory without being asked to: some, under a tool that slows them."""
@@ -29,10 +30,50 @@ SPARE_SHARE, LEAST_SPARE_SECONDS = 0.5, 10.0
 """So much of the budget, or so many seconds if that is more, may pass before a look leaves out what takes long."""
 
 
+@dataclass(frozen=True)
+class ProfiledVariant:
+    """A variant on a workload, opened in a process that waits for verbs.
+
+    folder: of the run. added: files that were given to the run, so that stacks can name them. is_function: it is a
+    function and no model. first_call_seconds: of the first call in its gate. spare_seconds: how long what may be left
+    out can take.
+    """
+
+    process: WorkerProcess
+    workload: str
+    variant: str
+    folder: Path
+    added: Sequence[Path] = ()
+    is_function: bool = False
+    first_call_seconds: float = 0.0
+    spare_seconds: float = PASS_SECONDS
+
+    def ask(self, verb: str, **arguments: Any) -> Any:
+        """The answer of the process to a verb about this variant. Raises WorkerFailed."""
+        return self.process.ask(verb, PASS_SECONDS, workload=self.workload, variant=self.variant, **arguments)
+
+    def stacks(self) -> Path:
+        """Where stacks of this variant belong."""
+        return self.folder / "profiles" / _file_name(self.workload) / f"{_file_name(self.variant)}.folded"
+
+
+class Profiler(ABC):
+    """One profiler. file: what it writes, a list of entries that each name a workload and a variant. seconds: about how
+    long one look takes. is_unasked: of functions whose calls are short it looks without being asked to."""
+
+    file: ClassVar[JsonFile]
+    seconds: ClassVar[float] = 1.0
+    is_unasked: ClassVar[bool] = False
+
+    @abstractmethod
+    def look(self, at: ProfiledVariant) -> Mapping[str, Any]:
+        """The rest of an entry, with a `reason` where there is nothing. Raises WorkerFailed."""
+
+
 @cache
 def profilers() -> tuple[Profiler, ...]:
-    """All profilers, by the names of their files: every module of this package that defines PROFILER."""
-    return tuple(sorted(defined(package, "PROFILER"), key=lambda profiler: profiler.file))
+    """All profilers, by the names of their files: PROFILER of each slice that has one."""
+    return tuple(sorted((face.PROFILER for face in faces("profiler")), key=lambda profiler: profiler.file))
 
 
 def seconds_each() -> float:
@@ -64,8 +105,9 @@ def look_closer(
         return is_short and is_called and name in _compared(state) - commands
 
     if causes:
-        with kept_apart("causes", folder.path, progress):
-            look_for_causes(measurement, folder, progress, differing, of_models=of_models)
+        for face in faces("causes"):
+            with kept_apart("causes", folder.path, progress):
+                face.look_for_causes(measurement, folder, progress, differing, of_models=of_models)
     can_profile = not extras.lacking("profile")
     if profiles or (causes and headlines and can_profile):
         only = () if profiles else headlines
@@ -79,7 +121,8 @@ def look_closer(
         spare = min(max(SPARE_SHARE * measurement.setting.budget_seconds, LEAST_SPARE_SECONDS), PASS_SECONDS)
         title = "memory: what a call takes and keeps"
         with kept_apart("memory", folder.path, progress):
-            _look(measurement, folder, progress, title, [PEAK_MEMORY], is_cheap, spare_seconds=spare)
+            unasked = [profiler for profiler in profilers() if profiler.is_unasked]
+            _look(measurement, folder, progress, title, unasked, is_cheap, spare_seconds=spare)
 
 
 def _look(
@@ -107,8 +150,9 @@ def _look(
         for name in state.remaining().variants
         if (name in _compared(state) or name not in state.experiment.grid) and wanted(group, state, name)
     ]
-    if work:
-        progress.phase(title)
+    if not (work and tools):
+        return
+    progress.phase(title)
     end = time.monotonic() + spare_seconds
     entries: dict[Profiler, list[dict[str, Any]]] = {profiler: [] for profiler in tools}
     each_seconds = sum(profiler.seconds for profiler in tools)
@@ -138,3 +182,8 @@ def _look(
 def _compared(state: ExperimentState) -> set[str]:
     """The variants of an experiment that a claim compares by name."""
     return {name for target in state.experiment.targets for name in target.comparison.sides}
+
+
+def _file_name(name: str) -> str:
+    """A name as a file's name: nothing that leaves the folder."""
+    return re.sub(r"[^A-Za-z0-9._@+-]", "_", name).lstrip(".") or "_"

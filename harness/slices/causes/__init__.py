@@ -1,0 +1,1 @@
+"""Where two sides of a comparison spend their time, line by line."""

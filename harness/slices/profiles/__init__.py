@@ -1,0 +1,1 @@
+"""Sampled stacks of each variant, as flamegraphs."""
