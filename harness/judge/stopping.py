@@ -366,6 +366,14 @@ def _is_known(interval: Interval, precision: float) -> bool:
     return (interval.high - interval.low) / 2 <= precision or interval.n >= ENOUGH_ROUNDS
 
 
+def proven(rule: StoppingRule, pair: Comparison) -> Interval | None:
+    """A pair's interval of the log ratio, where it leaves out that both sides take the same time, whatever page faults
+    may have done. Else None."""
+    interval, stretch = rule._interval(pair, rule.alpha), rule._stretch(pair)
+    is_open = interval.low - stretch.low <= 0 <= interval.high + stretch.high
+    return None if interval.unstable or is_open else interval
+
+
 def differing(rule: StoppingRule, pair: Comparison) -> tuple[float, float] | None:
     """Where a pair's interval leaves out that both sides take the same time: typical times of a call of baseline and
     variant, which fit the ratio. Else None."""

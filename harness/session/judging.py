@@ -3,7 +3,9 @@ lies in its folder, of one machine or of several."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+import math
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
 from typing import NamedTuple
@@ -13,12 +15,14 @@ from ..claims.reading import SHIPPED, load_dispute, load_folder, stored_claims
 from ..evidence.effect import ALPHA
 from ..evidence.evidence import Design, fault_cost_ns
 from ..judge.parts import judge_claims
-from ..judge.stopping import StoppingRule
+from ..judge.stopping import StoppingRule, proven
 from ..plan.experiments import Plan
 from ..plan.options import PlanError
 from ..report.answer import answer
 from ..report.standings import evidence_of, write_standings
+from ..report.text import gain_text
 from ..slices import faces
+from ..spec.comparison import Comparison
 from ..stats.samples import Clocks
 from ..store.files import CLAIMS, VERDICTS
 from ..store.folder import RunFolder
@@ -40,6 +44,26 @@ def answer_so_far(manifest: Manifest, claims: Sequence[Claim], folder: RunFolder
     verdicts, _ = judge_run(manifest.with_rounds(folder.finished_rounds()), claims, folder)
     folder.write_json(VERDICTS, verdicts)
     return answer(verdicts, manifest.dispute).headline
+
+
+@dataclass
+class FirstAnswers:
+    """Tells of each of these pairs once which side is faster, as soon as that is proven. The run continues until the
+    interval is narrow enough."""
+
+    rule: StoppingRule
+    pairs: list[Comparison]
+    tell: Callable[[str], None]
+
+    def look(self) -> None:
+        """Tell what has been proven since the last look."""
+        for pair in list(self.pairs):
+            if (interval := proven(self.rule, pair)) is None:
+                continue
+            self.pairs.remove(pair)
+            gain = gain_text(math.exp(interval.low), math.exp(interval.high))
+            where = f" on {pair.workload}" if len(self.rule.pairs) > 1 else ""
+            self.tell(f"after {interval.n} processes, {pair.variant} against {pair.baseline}{where}: {gain} so far")
 
 
 def stopping_rule(

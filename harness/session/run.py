@@ -25,7 +25,7 @@ from llama_workbench.variants.presets import presets
 from ..claims.model import ClaimError
 from ..claims.reading import load_folder
 from ..evidence.effect import ALPHA
-from ..judge.stopping import StoppingRule, differing
+from ..judge.stopping import StoppingRule, differing, proven
 from ..machine.environment import Since, available_bytes, fingerprint, usable_cores
 from ..machine.extras import lacking
 from ..machine.lifeline import Interrupts, Lock
@@ -53,7 +53,7 @@ from ..store.files import CLAIMS, MANIFEST, VERDICTS, RunError
 from ..store.folder import RunFolder
 from ..store.schema import FORMAT, UNIT, Checkpoint, Environment, Excluded, ExperimentRecord, Manifest, Sitting
 from ..store.verdict_schema import FLEET, Verdict
-from .judging import answer_so_far, judge_run, stopping_rule
+from .judging import FirstAnswers, answer_so_far, judge_run, stopping_rule
 from .unfinished import Unfinished
 
 SNAPSHOT_SECONDS = 15.0
@@ -244,9 +244,11 @@ class Run:
             rule.add(finished)
             states[finished.workload].note_process(finished)
         rule.end_process()
-        begun_rounds = Since.now()
+        pairs = self.plan.comparisons() if self.plan.mode == "compare" and not self.plan.is_tabled else []
+        open_ = [pair for pair in pairs if proven(rule, pair) is None]
+        answers, begun_rounds = FirstAnswers(rule, open_, self.progress.note), Since.now()
         try:
-            measurement.schedule.run(rule, self._keep, seconds=seconds)
+            measurement.schedule.run(rule, partial(self._keep, answers=answers), seconds=seconds)
         finally:
             self.others = begun_rounds.busy()
         return rule
@@ -309,9 +311,11 @@ class Run:
                 self.checkpoint_facts[name] = {"facts": real.description}
         return folders, parameters, without_room
 
-    def _keep(self, finished: Round) -> None:
+    def _keep(self, finished: Round, answers: FirstAnswers | None = None) -> None:
         """Store a finished round; a snapshot in Parquet now and then, so that other tools can look at a live run."""
         self.folder.append_round(finished)
+        if answers is not None:
+            answers.look()
         self.interrupts.raise_lost()
         if time.monotonic() - self.last_snapshot > SNAPSHOT_SECONDS:
             self.folder.snapshot()

@@ -33,7 +33,7 @@ from llama_workbench.harness.measure.measurement import _counts, charge
 from llama_workbench.harness.measure.participants import Begin, ExperimentState, Tally
 from llama_workbench.harness.plan.experiments import Plan, make_plan
 from llama_workbench.harness.plan.options import Options, Request
-from llama_workbench.harness.session.judging import stopping_rule
+from llama_workbench.harness.session.judging import FirstAnswers, stopping_rule
 from llama_workbench.harness.session.run import Run, plan_run
 from llama_workbench.harness.spec.comparison import Comparison
 from llama_workbench.harness.spec.experiments import Experiment, Target
@@ -327,6 +327,23 @@ def test_what_early_looks_have_not_settled_has_its_interval_before_others_get_mo
 def test_the_rounds_of_early_looks_are_told_as_had(plan: Plan) -> None:
     for rounds in (5, 30):
         assert measured(plan, rounds, lambda index: 1.3)[1].had == min(rounds, 12)
+
+
+def test_a_pair_is_told_once_when_one_side_is_proven_faster(plan: Plan) -> None:
+    """Three quarters more time are seen after four processes; no difference is never told."""
+    workload, told, rng = "prefill-15m-t128", list[str](), random.Random(1)
+    rule = stopping_rule(plan, {}, plans={workload: (None, True)})
+    twofold, same = Comparison(workload, "new", "old"), Comparison(workload, "twin", "old")
+    answers = FirstAnswers(rule, [twofold, same], told.append)
+    for _ in range(15):
+        for pair, centre in ((twofold, -0.7), (same, 0.0)):
+            rule.series.setdefault(pair, []).append(centre + rng.uniform(-0.01, 0.01))
+        answers.look()
+    [text] = told
+    assert text.startswith(f"after 4 processes, new against old on {workload}: 15 to ") and text.endswith(
+        " % slower so far"
+    )
+    assert answers.pairs == [same]
 
 
 def test_wide_intervals_of_known_verdicts_come_after_open_ones_and_controls() -> None:
