@@ -21,6 +21,7 @@ from llama_workbench.commands.app import main
 from llama_workbench.datasets.workloads import Workload
 from llama_workbench.harness.calls.inputs import Payload
 from llama_workbench.harness.evidence.evidence import evidence_from_manifest
+from llama_workbench.harness.judge import stopping
 from llama_workbench.harness.judge.parts import judge_claims
 from llama_workbench.harness.plan.options import Options, Request, more_sides
 from llama_workbench.harness.report.outcome import command_of, compared_again
@@ -599,6 +600,7 @@ def test_the_end_of_a_session_is_the_table(
 ) -> None:
     monkeypatch.chdir(mine)
     monkeypatch.setenv("COLUMNS", "200")
+    monkeypatch.setattr(stopping, "ENOUGH_ROUNDS", 24)  # as in sessions of users: what is settled takes part as well
     words = ("--benchmark", "--compare", "in_list", "in_set", "in_sorted", "--call", "bench.py:numbers")
     result = run_pytest(
         *words, "--sizes", "10,200", "--against", "in_set", "--budget", "4", f"--run-dir={mine / 'out'}",
