@@ -600,10 +600,10 @@ def test_the_end_of_a_session_is_the_table(
 ) -> None:
     monkeypatch.chdir(mine)
     monkeypatch.setenv("COLUMNS", "200")
-    monkeypatch.setattr(stopping, "ENOUGH_ROUNDS", 24)  # as in sessions of users: what is settled takes part as well
+    monkeypatch.setattr(stopping, "ENOUGH_ROUNDS", 400)  # until then what is settled takes part as well
     words = ("--benchmark", "--compare", "in_list", "in_set", "in_sorted", "--call", "bench.py:numbers")
     result = run_pytest(
-        *words, "--sizes", "10,200", "--against", "in_set", "--budget", "4", f"--run-dir={mine / 'out'}",
+        *words, "--sizes", "10,200", "--against", "in_set", "--budget", "2", f"--run-dir={mine / 'out'}",
         "--fail-if", "slower:100000",
     )  # fmt: skip
     assert len(re.findall(r"(?m)^(passes|inconclusive): --fail-if slower:100000$", result.stdout)) == 1
