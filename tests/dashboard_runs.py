@@ -120,3 +120,19 @@ def add_phases(run: RunFolder, *, swing: int = 10) -> None:
     run.write_json("phases.json", facts)
     stacks = "f (modular/model.py:88) 80\nf (modular/model.py:90) 160\ng (elsewhere.py:1) 160\n"
     (run.path / f"profiles/{SHORT}/{BEFORE}.folded").write_text(stacks)
+
+
+def a_sweep(variant: str, mask: int, **more: Any) -> dict[str, Any]:
+    """A record of memory_sweep.json whose masks double from `mask` bytes on, with 1, 2 and 4 lengths."""
+    steps: list[dict[str, Any]] = [{"lengths": [], "held": {}, "computed": None}]
+    for power in range(3):
+        held = {"kv": 1_000_000, "rope": 10_000, "mask": mask << power, "repacked": 0, "other": 0}
+        steps.append({"lengths": list(range(1 << power)), "held": held, "computed": {"held": held}})
+    record = {
+        "workload": "prefill-15m-t128",
+        "variant": variant,
+        "reason": None,
+        "served": [32, 64, 96, 128],
+        "steps": steps,
+    }
+    return record | {"weights_bytes": 50_000_000} | more

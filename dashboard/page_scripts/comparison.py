@@ -12,13 +12,13 @@ import pandas as pd
 import streamlit as st
 
 from llama_workbench.dashboard import state, words
-from llama_workbench.dashboard.sections import blocks, flames, head, memory, sides
+from llama_workbench.dashboard.sections import blocks, head, sides
 from llama_workbench.dashboard.sections import claim as section
 from llama_workbench.dashboard.views import data, forest, outcomes, samples
 from llama_workbench.harness.metrics.base import FINDINGS
 from llama_workbench.harness.report.comparison import Screen
 from llama_workbench.harness.report.outcome import found_text, standing
-from llama_workbench.harness.slices import faces
+from llama_workbench.harness.slices import page_parts
 from llama_workbench.harness.stats.samples import tokens_per_second
 from llama_workbench.harness.store.folder import RunFolder
 from llama_workbench.harness.store.forms import ExactResult
@@ -56,9 +56,9 @@ def show(opened: state.Opened, claim: data.Claim, screens: Sequence[Screen], bes
             section.show_forest(claim, run.floors)
     if screen is not None:
         section.show_why(screen, with_costs=True)
-        if screen.explained is not None and screen.explained.division is not None:
+        for part in page_parts("show_aligned") if is_seen(screen) else ():
             blocks.header("Both sides on each other", anchor="flames", within=True)
-            flames.show_aligned(screen.explained)
+            part.show_aligned(screen.explained)
     names = [name for row in claim.effects if not row.factor for name in (row.variant, row.baseline)]
     blocks.show_cards(run, names, [row.workload for row in claim.effects])
     if claim.effects:
@@ -206,18 +206,19 @@ def show_inside(opened: state.Opened, claim: data.Claim, effect: Effect, screen:
         sides.show_same(run, effect.workload, effect.baseline, effect.variant)
     if not variants:
         return
-    is_seen = screen is not None and screen.explained is not None and screen.explained.division is not None
-    if not run.is_of_functions or not is_seen:
-        blocks.header("Where the time goes", anchor="time", within=True)
-        for face in faces("section") if not run.is_of_functions else ():
-            if hasattr(face, "show_sides"):
-                asked = opened, effect.workload, variants, claim.hypothesis.of
-                blocks.folded(face.TITLE, f"show_{face.KEY}", partial(face.show_sides, *asked))
-        if not is_seen:
-            flames.show(opened, effect.workload, variants, effect.baseline)
-    blocks.header("Memory", anchor="memory", within=True)
-    show_memory = partial(memory.show_sides, run, effect.workload, variants, effect.baseline)
-    blocks.folded("Peak of a call, and what stays", "show_memory", show_memory)
+    headed = None
+    for part in page_parts("show_sides"):
+        if (heading := part.heading(run, is_seen=is_seen(screen))) is None:
+            continue
+        if heading != headed:
+            title, anchor = headed = heading
+            blocks.header(title, anchor=anchor, within=True)
+        part.show_sides(opened, effect, variants, claim.hypothesis.of)
+
+
+def is_seen(screen: Screen | None) -> bool:
+    """Whether the samples of both sides are shown on each other."""
+    return screen is not None and screen.explained is not None and screen.explained.division is not None
 
 
 def show_how(opened: state.Opened, claim: data.Claim) -> None:

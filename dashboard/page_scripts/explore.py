@@ -8,12 +8,10 @@ from dataclasses import dataclass
 import streamlit as st
 
 from llama_workbench.dashboard import state
-from llama_workbench.dashboard.sections import blocks, flames, head, memory
+from llama_workbench.dashboard.sections import blocks, head
 from llama_workbench.dashboard.views import data, outcomes
 from llama_workbench.harness.report.ladder import ladder_of, ladder_rows
-from llama_workbench.harness.slices import faces
-from llama_workbench.harness.store.folder import RunFolder
-from llama_workbench.harness.store.passes import CAUSES, MEMORY_SWEEP
+from llama_workbench.harness.slices import page_parts
 
 
 @dataclass(frozen=True)
@@ -30,17 +28,16 @@ class Section:
 
 def sections(run: data.Run) -> dict[str, Section]:
     """Those that a run may have, by their keys."""
-    folder, record = RunFolder(run.path), outcomes.with_profile(run, "")
-    seen = Section("flamegraphs", "Flamegraphs", flames.explore, bool(run.profiles) or folder.has(CAUSES), record)
-    held = Section("memory", "Memory", memory.show, bool(run.memory) or folder.has(MEMORY_SWEEP), record)
-    by_place = {1: [seen], 2: [held]}
-    for face in faces("section"):
-        if face.PAGE == "explore":
-            there, measured_by = face.is_there(run), getattr(face, "MEASURED_BY", face.KEY)
-            if there or (measured_by in run.dispute.measured_by and not run.is_of_functions):
-                part = Section(face.KEY, face.TITLE, face.show, there, run.dispute.command(measured_by))
-                by_place.setdefault(face.PLACE, []).append(part)
-    listed = [section for place in sorted(by_place) for section in by_place[place]]
+    listed = []
+    for face in page_parts("is_there"):
+        there, measured_by = face.is_there(run), getattr(face, "MEASURED_BY", face.KEY)
+        if measured_by == "--profile":
+            command = outcomes.with_profile(run, "")
+        else:
+            is_measurable = measured_by in run.dispute.measured_by and not run.is_of_functions
+            command = run.dispute.command(measured_by) if is_measurable else ""
+        if there or command:
+            listed.append(Section(face.KEY, face.TITLE, face.show, there, command))
     if ladder_of(run.claims, run.dispute, run.manifest):
         listed.append(Section("steps", "Steps", show_steps, True, ""))
     return {section.key: section for section in listed}

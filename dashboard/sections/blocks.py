@@ -239,6 +239,11 @@ SMALL = 12  # font size of labels inside a figure
 Layout = dict[str, Any]
 """One part of a figure, as plotly takes it."""
 
+
+class Part(dict[str, Any]):
+    """An axis or a marker of a figure, as plotly takes it."""
+
+
 Mark = tuple[float, float, float, float, str]
 """Place, value, low end and high end of a point, and its text on hover."""
 
@@ -253,16 +258,16 @@ def axis(
     standoff: int | None = None,
     ticks_at: Mapping[int, str] | Mapping[float, str] | None = None,
     **more: Any,
-) -> Layout:
+) -> Part:
     """An axis without zoom; its title is `standoff` pixels away. `ticks_at`: labels by place."""
     if ticks_at is not None:
         more |= {"tickvals": list(ticks_at), "ticktext": list(ticks_at.values())}
     if title:
         more["title"] = {"text": title, "font": {"size": size}, "standoff": standoff}
-    return {"zeroline": False, "fixedrange": True, **more}
+    return Part({"zeroline": False, "fixedrange": True, **more})
 
 
-def ratio_axis(low: float, high: float, title: str, size: int = SMALL, **more: Any) -> Layout:
+def ratio_axis(low: float, high: float, title: str, size: int = SMALL, **more: Any) -> Part:
     """A logarithmic axis of speed-ups between two ends, which says where faster is."""
     ends = [math.log10(low), math.log10(high)]
     title = "   ".join(filter(None, (SLOWER, title, FASTER)))
@@ -318,15 +323,17 @@ def marks(
     return go.Scatter(**{"mode": "markers", **drawn, **more})
 
 
-def line(x: Any, y: Any, colour: str, width: float = 1, *, style: Layout | None = None, **more: Any) -> go.Scatter:
+def line(
+    x: Any, y: Any, colour: str, width: float = 1, *, style: Mapping[str, str] | None = None, **more: Any
+) -> go.Scatter:
     """A line without a text on hover. `style`: dashes and steps."""
     drawn = {"color": colour, "width": width, **(style or {})}
     return go.Scatter(x=x, y=y, mode="lines", line=drawn, hoverinfo="skip", **more)
 
 
-def mark(symbol: str, colour: str, size: float = 8, line: float = 2) -> Layout:
+def mark(symbol: str, colour: str, size: float = 8, line: float = 2) -> Part:
     """One kind of marker."""
-    return {"symbol": symbol, "size": size, "color": colour, "line": {"width": line, "color": colour}}
+    return Part({"symbol": symbol, "size": size, "color": colour, "line": {"width": line, "color": colour}})
 
 
 def area(x0: float, x1: float, y0: float, y1: float, fill: str, edge: str = "", **more: Any) -> Layout:

@@ -21,7 +21,6 @@ from llama_workbench.harness.machine.lifeline import is_held
 from llama_workbench.harness.metrics.base import Metric
 from llama_workbench.harness.metrics.registry import metric_of, names
 from llama_workbench.harness.report.outcome import trust_of
-from llama_workbench.harness.report.phases import calls_alone
 from llama_workbench.harness.report.text import excluded_lines
 from llama_workbench.harness.spec.comparison import TIMES
 from llama_workbench.harness.spec.comparison import Metric as TimeMetric
@@ -37,9 +36,7 @@ from llama_workbench.harness.store.verdict_schema import Effect, Verdict
 
 from .. import words
 from . import workloads
-from .tree import Frame, Scale, StackError, read_folded
 
-LARGEST_PROFILE_BYTES = 64 << 20
 T = TypeVar("T")
 
 # -- a claim as it was when the run was made, out of claims.json -------------------------------------------------------
@@ -165,24 +162,8 @@ def identical_code(floors: Iterable[Floor]) -> str:
 
 
 @dataclass(frozen=True)
-class Profile:
-    """One sampled profile. `root` is None where there is none, and `reason` says why."""
-
-    row: passes.Profile
-    root: Frame | None
-    reason: str
-
-    @property
-    def scale(self) -> Scale | None:
-        """What turns samples into time; None where samples or the time of a call are missing."""
-        if self.root is None or self.row.median_ns is None:
-            return None
-        return Scale(self.root.samples, self.row.median_ns, self.row.median_error_ns or None)
-
-
-@dataclass(frozen=True)
 class Run:
-    """One run: everything the pages show, but the samples, the passes' files, and the profiles (`read_profile`)."""
+    """One run: everything the pages show, but the samples, the passes' files, and the profiles."""
 
     path: Path
     manifest: schema.Manifest
@@ -290,34 +271,6 @@ def read_or(nothing: T, read: Callable[[], T], problems: list[str]) -> T:
 def read_or_none(folder: RunFolder, file: JsonFile, problems: list[str]) -> list[Any]:
     """The entries of a file; an empty list where it cannot be read, which is then one of the problems."""
     return read_or([], partial(folder.read, file), problems)
-
-
-def read_profile(run: Run, workload: str, variant: str) -> Profile | None:
-    """The profile of one variant on one workload; None where the run made none."""
-    if (row := run.profiles.get((workload, variant))) is None:
-        return None
-    if row.path is None:
-        return Profile(row, None, row.reason or "the run gives no reason")
-    try:
-        root = read_folded(calls_alone(profile_text(run, workload, variant)))
-    except StackError as error:
-        return Profile(row, None, f"{row.path}: {error}")
-    return Profile(row, root, "") if root.samples else Profile(row, None, "the profiler took no sample")
-
-
-def profile_text(run: Run, workload: str, variant: str) -> str:
-    """The folded stacks of a profile as the run keeps them. Raises StackError where they cannot be read."""
-    row = run.profiles.get((workload, variant))
-    if row is None or row.path is None:
-        raise StackError("the run has no such profile")
-    try:
-        return RunFolder(run.path).sums.read_text(row.path, LARGEST_PROFILE_BYTES)
-    except RunError as error:
-        raise StackError(f"{error.problem}. {error.fix}") from error
-    except OSError as error:
-        raise StackError(f"the profile's file cannot be read ({error.strerror})") from error
-    except ValueError as error:
-        raise StackError(str(error)) from error
 
 
 def claim_of(verdict: Verdict, definition: Definition, names: Mapping[str, str]) -> Claim:

@@ -11,20 +11,17 @@ from dataclasses import dataclass
 from difflib import SequenceMatcher
 from functools import cached_property
 
-from llama_workbench.variants.phase_map import FUSED_PARTS, OTHER, PHASES
+from llama_workbench.variants.phase_map import OTHER, PHASES
 
 from ..evidence.effect import ALPHA
 from ..stats.causes import Division, PlaceDifference, divide
 from ..store.folder import RunFolder
 from ..store.passes import CAUSES, SIDES, SampledLine, SampledPair
 from ..store.verdict_schema import Effect
-from .phases import lines_in_sources, merged_sets, phases_of_stack
+from .phases import ATTENTION, groups_of, lines_in_sources, phases_of_stack
 from .text import call_times, one_text_line, unit_of
 
 _FRAME = re.compile(r"(.*) \(([^()]*):(\d+)\)")  # function, file, line
-
-ATTENTION = FUSED_PARTS | {"attention_fused"}
-"""What one side may compute in one kernel and the other in four: one row then."""
 
 MOSTLY = 0.8
 """A place that makes up this share of a difference is its cause, unless another one has more than the rest of it."""
@@ -113,12 +110,7 @@ class Explanation:
         """Of a model whose source says it: a line, with the way to it, → the phases that it may belong to, in words.
         Empty where either side has less than half of its samples in a phase."""
         reached = {_stack(line): line for line in self.sampled.lines}
-        places: dict[str, set[tuple[str, int]]] = {}
-        for stack in reached:
-            for frame in stack:
-                function, file, number = _FRAME.fullmatch(frame).groups()  # type: ignore[union-attr]
-                places.setdefault(file, set()).add((function.rpartition(".")[2], int(number)))
-        lines = lines_in_sources(places)
+        lines = lines_in_sources({frame for stack in reached for frame in stack})
         if not lines:
             return {}
         sets = {stack: phases_of_stack(stack, lines)[0] for stack in reached}
@@ -126,8 +118,7 @@ class Explanation:
             here = [stack for stack in reached if reached[stack].side == side and sets[stack] != {OTHER}]
             if sum(sum(reached[stack].samples) for stack in here) < sum(totals) / 2:
                 return {}
-        fused = [ATTENTION] if any("attention_fused" in phases for phases in sets.values()) else []
-        groups = {phase: group for group in merged_sets([*sets.values(), *fused]) for phase in group}
+        groups = groups_of(sets.values())
         return {";".join(stack): _in_words(groups[min(phases)]) for stack, phases in sets.items()}
 
     @cached_property

@@ -8,6 +8,7 @@ summed. Rounds rebuild the models and are the unit; their number is fixed before
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -21,6 +22,9 @@ from ..evidence.effect import ALPHA
 from ..slices import faces
 from ..spec.table import Table
 from ..stats.confidence import fixed_interval
+
+ATTENTION = FUSED_PARTS | {"attention_fused"}
+"""What one side may compute in one kernel and the other in four: they are then one."""
 
 NAMES: Mapping[str, str] = {
     "mask_create": "mask create",
@@ -170,9 +174,16 @@ Lines = Mapping[str, Mapping[str, Sequence[Sequence[str]]]]
 """File (as harness/machine/places.py names it) → line → [phases of its own code, phases of what it calls]."""
 
 
-def lines_in_sources(places: Mapping[str, Collection[tuple[str, int]]], attention: str = "sdpa") -> Lines:
-    """File → line → phases, as the sources here say it. places: file → the functions and lines that a profile has
-    there. attention: the kind that the library's model computes, which decides what its lines are."""
+_PLACE = re.compile(r"(.*) \(([^()]*):(\d{1,9})\)(?: \d+)?")  # the innermost frame stands before the count
+
+
+def lines_in_sources(frames: Iterable[str], attention: str = "sdpa", known: Collection[str] = ()) -> Lines:
+    """File → line → phases, as the sources here say it of the frames of a profile, but for `known` files. attention:
+    the kind that the library's model computes, which decides what its lines are."""
+    places: dict[str, set[tuple[str, int]]] = {}
+    for parts in map(_PLACE.fullmatch, frames):
+        if parts and parts[2] not in known:
+            places.setdefault(parts[2], set()).add((parts[1].rpartition(".")[2], int(parts[3])))
     read = [face.lines_in_sources(places, attention) for face in faces("lines")]
     return {file: lines for by_file in read for file, lines in by_file.items()}
 
@@ -214,6 +225,13 @@ def phases_of_stack(frames: Sequence[str], lines: Lines) -> tuple[frozenset[str]
             hint = frozenset(FRAMES[function])
             hints = hint if hints is None else hints & hint or hints
     return frozenset({OTHER}), -1
+
+
+def groups_of(sets: Iterable[frozenset[str]]) -> dict[str, frozenset[str]]:
+    """Each phase → all that one of the sides cannot tell from it."""
+    of_stacks = list(sets)
+    fused = [ATTENTION] if any("attention_fused" in phases for phases in of_stacks) else []
+    return {phase: group for group in merged_sets([*of_stacks, *fused]) for phase in group}
 
 
 def merged_sets(sets: Iterable[frozenset[str]]) -> list[frozenset[str]]:

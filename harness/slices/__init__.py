@@ -13,7 +13,8 @@
 | a page of the dashboard | `page.py` | `PAGE` (path in the URL, title, icon, help), `show()` | `dashboard/app.py` |
 | a section of the view Trust | `section.py` | `PAGE` (trust), `show()` | `dashboard/sections/trust.py` |
 | a part of Explore | `section.py` | `PAGE`, `KEY`, `TITLE`, `PLACE`, `is_there(run)`, `show(opened)` | that page |
-| what Comparison shows of two variants | `section.py` | `show_sides(opened, workload, variants, of)` | that page |
+| what Comparison shows of two sides | `section.py` | `heading()`, `show_sides(opened, effect, sides, of)` | that page |
+| two sides' samples on each other | `section.py` | `show_aligned(explained)` | Comparison |
 | the phases of lines | `lines.py` | `lines_in_sources(places, attention)` | `report.phases` |
 | a part of `workbench report` | `report.py` | `markdown(folder, alpha)`, empty where a run has none | that command |
 | runs of several machines | `machines.py` | `measured_on`, `verdicts_of`, `judge_fleet` | `session.judging` |
@@ -44,6 +45,11 @@ def faces(name: str) -> list[ModuleType]:
         for slice_ in pkgutil.iter_modules(__path__)
         if any((Path(folder) / slice_.name / f"{name}.py").is_file() for folder in __path__)
     ]
+
+
+def page_parts(what: str) -> list[ModuleType]:
+    """The parts of the page Explore that define this, in their order."""
+    return sorted((face for face in faces("section") if hasattr(face, what)), key=lambda face: face.PLACE)
 
 
 def tables(folder: object) -> list[RenderableType]:

@@ -31,7 +31,7 @@ from llama_workbench.harness.store.files import RunError
 from llama_workbench.harness.store.folder import RunFolder
 from llama_workbench.harness.store.passes import PHASES
 from tests import runs
-from tests.dashboard_pages import everything, open_in_app, open_page, read, strips, texts
+from tests.dashboard_pages import everything, open_in_app, open_page, read, strips
 from tests.dashboard_runs import HOSTILE, MARKUP, add_broken
 
 pytest.importorskip("streamlit", reason="the dashboard's packages are not installed")
@@ -43,13 +43,11 @@ from llama_workbench.dashboard.export import evidence as export
 from llama_workbench.dashboard.export import svg as colours
 from llama_workbench.dashboard.export.svg import forest_svg
 from llama_workbench.dashboard.sections import claim as section
-from llama_workbench.dashboard.sections import memory as memory_bars
 from llama_workbench.dashboard.sections import strips as picture
 from llama_workbench.dashboard.views import data, entries, forest, outcomes
 from llama_workbench.harness.evidence.effect import half_width
 from llama_workbench.harness.spec.words import Word
 from llama_workbench.harness.store.files import VERDICTS
-from llama_workbench.harness.store.passes import Memory
 from llama_workbench.harness.store.verdict_schema import Effect
 from tests import verdicts
 
@@ -60,17 +58,6 @@ def an_effect(workload: str = "prefill-15m-t128", **more: Any) -> Effect:
     sides = {"workload": workload, "variant": "proposal", "baseline": "before"}
     numbers = {"value": 1.02, "low": 1.01, "high": 1.03, "rounds": 84, "seconds": 6.3, "verdict": "refuted"}
     return verdicts.an_effect(**{**sides, **numbers, **more})
-
-
-def a_memory(variant: str, peak: float | None, parameters: float | None, caches: float | None, why: str) -> Memory:
-    return Memory(
-        workload="w",
-        variant=variant,
-        peak_transient_bytes=peak,
-        parameter_bytes=parameters,
-        cache_bytes=caches,
-        reason=why or None,
-    )
 
 
 def a_claim(*effects: Effect, **more: Any) -> data.Claim:
@@ -265,34 +252,6 @@ def test_forest_in_words_says_what_the_picture_says() -> None:
         assert part in text
 
 
-# -- memory -----------------------------------------------------------------------------------------------------------
-
-
-def test_memory_bars_start_at_zero_and_name_their_unit() -> None:
-    rows = [
-        a_memory("before", 3 * 2**20, 60e6, 7e6, ""),
-        a_memory("after", None, 60e6, 7e6, "the pass was stopped"),
-    ]
-    figure = memory_bars.bars(rows, "peak_transient_bytes", "Peak", "before")
-    [trace] = figure.data
-    assert list(trace.x) == [3 * 2**20, 0]
-    assert figure.layout.xaxis.range[0] == 0
-    notes = [(note.text, note.y) for note in figure.layout.annotations]
-    assert [text for text, _ in notes] == ["before", "3 MiB", "after", "not measured"]
-    assert notes[0][1] == notes[1][1] > trace.y[0] > notes[2][1] > trace.y[1], "name and amount above the bar"
-    assert [text for text in figure.layout.xaxis.ticktext if text != "0"] == ["1 MiB", "2 MiB", "3 MiB"]
-    assert "the pass was stopped" in trace.hovertext[1]
-    assert "3,145,728 bytes" in trace.hovertext[0]
-
-
-@settings(deadline=None)
-@given(st.one_of(st.none(), st.integers(0, 2**50)))
-def test_memory_of_any_size_has_few_ticks(size: int | None) -> None:
-    figure = memory_bars.bars([a_memory("a", size, None, None, "")], "peak_transient_bytes", "Peak", "a")
-    assert len(figure.layout.xaxis.tickvals) <= 6
-    assert all(0 <= tick <= (size or 0) for tick in figure.layout.xaxis.tickvals)
-
-
 # -- colours ---------------------------------------------------------------------------------------------------------
 
 
@@ -326,12 +285,8 @@ def test_figures_and_theme_agree_and_can_be_read(name: str, palette: colours.Pal
 @pytest.mark.parametrize(("name", "palette"), [("light", colours.LIGHT), ("dark", colours.DARK)])
 def test_text_brings_its_background(name: str, palette: colours.Palette) -> None:
     """Streamlit does not run the page again when the browser turns dark: text alone would vanish until it does."""
-    row = a_memory("a", 1, 1, 1, "")
     svg = ElementTree.fromstring(forest_svg(a_claim(an_effect()), {}, palette))
     assert f"background:{palette.page}" in svg.attrib["style"]
-    for note in memory_bars.bars([row], "cache_bytes", "Kept", "a", palette).layout.annotations:
-        assert note.bgcolor == theme()[name]["backgroundColor"]
-        assert contrast(note.font.color, note.bgcolor) >= 4.5
 
 
 def test_no_two_verdicts_look_alike() -> None:
@@ -347,15 +302,9 @@ def test_no_two_verdicts_look_alike() -> None:
 def test_plotly_gets_no_markup_from_a_file(text: str) -> None:
     effect = an_effect(text, variant=text, baseline=text, reason=text, notes=(text,))
     claim = a_claim(effect, claimed=text)
-    row = a_memory(text, None, 1.0, 1.0, text)
     assert {each.tag.rpartition("}")[2] for each in drawn(claim).iter()} <= {
         "svg", "title", "g", "text", "rect", "line", "circle", "path"
     }  # fmt: skip
-    for string in texts(memory_bars.bars([row], "peak_transient_bytes", "Peak", "b")):
-        tags = set(re.findall(r"<[^>]*>", string))
-        assert tags <= {"<b>", "</b>", "<br>"}, string
-        assert not re.search(r"\$.*\$", string), string
-        assert "%{" not in string
 
 
 def test_markdown_keeps_the_words_and_none_of_the_marks() -> None:
@@ -458,34 +407,6 @@ def test_a_run_is_read_as_the_judge_wrote_it(home: Path) -> None:
     assert ends == pytest.approx(tuple(furthest[end] for end in ("ratio", "low", "high")))
 
 
-def test_a_profile_is_read_or_says_why_not(home: Path) -> None:
-    run = data.read_run(home / "runs" / "all")
-    profile = data.read_profile(run, "prefill-15m-t128", "team006_before")
-    assert profile and profile.root and profile.root.samples == 780
-    missing = data.read_profile(run, "prefill-15m-t128", "team005_hybrid")
-    assert missing and missing.root is None
-    assert missing.reason == "py-spy may not attach to other processes here"
-    assert data.read_profile(run, "decode-15m-c64", "team006_before") is None
-
-
-@pytest.mark.parametrize(
-    ("path", "reason"),
-    [
-        ("../secret.folded", "leads out of the run folder"),
-        ("/etc/hostname", "leads out of the run folder"),
-        ("nowhere.folded", "No such file"),
-        ("run.json", "is not"),
-    ],
-)
-def test_a_profile_elsewhere_or_damaged_is_not_read(tmp_path: Path, path: str, reason: str) -> None:
-    (tmp_path / "secret.folded").write_text("f 1\n")
-    run = runs.write_run(tmp_path / "run", only=["prefill-15m-t128"], rounds=12)
-    run.write_json("profiles.json", [{"workload": "w", "variant": "v", "path": path, "median_ns": 1e6}])
-    profile = data.read_profile(data.read_run(run.path), "w", "v")
-    assert profile and profile.root is None
-    assert reason in profile.reason
-
-
 def test_reproduce_names_the_claim_or_the_comparison(home: Path) -> None:
     claims, comparison = (data.read_run(home / "runs" / name) for name in ("all", "ad-hoc"))
     assert outcomes.reproduce(claims, claims.claims[0]) == "pytest --benchmark --claims refactor-2x-3x"
@@ -539,7 +460,6 @@ def test_no_content_of_a_file_stops_the_reader(home: Path, tmp_path: Path, conte
         outcomes.meaning(claim), outcomes.sentence(claim), outcomes.reproduce(read, claim)
         for effect in claim.effects:
             outcomes.gates_row(read, effect)
-            data.read_profile(read, effect.workload, effect.variant)
 
 
 def _spoil(value: Any, content: st.DataObject) -> Any:
@@ -880,10 +800,10 @@ def test_a_control_that_fired_is_loud(page: Any, tmp_path: Path) -> None:
     assert "This run is interrupted" in told
 
 
-@pytest.mark.parametrize("name", ["strips", "flames"])
-def test_a_component_writes_text_and_no_markup(name: str) -> None:
+@pytest.mark.parametrize("path", ["dashboard/sections/strips.js", "harness/slices/profiles/flames.js"])
+def test_a_component_writes_text_and_no_markup(path: str) -> None:
     """What comes from a file reaches the page as text: nothing in the script parses it, or fetches anything."""
-    script = (APP.parent / "sections" / f"{name}.js").read_text()
+    script = (ROOT / path).read_text()
     parses = r"innerHTML|outerHTML|insertAdjacent|document\.write|eval\(|Function\(|DOMParser|import "
     assert not re.search(parses, script) and "://" not in script.replace("http://www.w3.org/2000/svg", "")
 

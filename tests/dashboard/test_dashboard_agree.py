@@ -27,9 +27,8 @@ from llama_workbench.harness.store.files import MANIFEST, SAMPLES
 from llama_workbench.harness.store.schema import Workload
 from llama_workbench.harness.store.tables import write_table
 from tests import runs
-from tests.dashboard.test_dashboard_memory import a_sweep
 from tests.dashboard_pages import alts, everything, open_in_app, read, strips
-from tests.dashboard_runs import HOSTILE, MARKUP, add_phases, deface
+from tests.dashboard_runs import HOSTILE, MARKUP, a_sweep, add_phases, deface
 
 CLAIMS, FUNCTIONS = "reference", "first-comparison"
 

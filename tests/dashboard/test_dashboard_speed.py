@@ -10,15 +10,9 @@ import pytest
 pytest.importorskip("streamlit", reason="the dashboard's packages are not installed")
 pytest.importorskip("plotly", reason="the dashboard's packages are not installed")
 
-from llama_workbench.dashboard.views import data
 from llama_workbench.dashboard.views import entries as entry_views
-from llama_workbench.dashboard.views import tree as frames
 from llama_workbench.harness.report.terminal import console, show
 from studies import dashboard_speed
-
-
-def _boxes(frame: frames.Frame) -> int:
-    return 1 + sum(_boxes(child) for child in frame.children)
 
 
 def test_pages_are_timed_on_runs_as_they_are_written(
@@ -32,9 +26,6 @@ def test_pages_are_timed_on_runs_as_they_are_written(
     entries = entry_views.RunList(tmp_path).entries()
     assert {entry.name for entry in entries} == {"0001", "baselines/0000", dashboard_speed.FUNCTIONS}
     assert all(entry.summary.problem is None and entry.summary.verdicts for entry in entries)
-    profile = data.read_profile(data.read_run(newest.path), "prefill-15m-t128", "team006_before")
-    assert profile is not None and profile.root is not None
-    assert _boxes(profile.root) == 1 + 500, "the root is no call"
     found = dashboard_speed.page_times(chromium, tmp_path, newest.path.name, times=1, visits=1)
     assert {*found} == {*dashboard_speed.VIEWS, *(f"{page}, by a click in the menu" for page in dashboard_speed.MENU)}
     assert all(0 < each.first <= each.settled for cold, warm in found.values() for each in (cold, *warm))

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from llama_workbench.dashboard.export import evidence as export
-from llama_workbench.dashboard.sections import memory, trust
+from llama_workbench.dashboard.sections import trust
 from llama_workbench.dashboard.views import data, outcomes, samples
 from llama_workbench.harness.baselines.regressions import compare_standings
 from llama_workbench.harness.baselines.text import to_markdown
@@ -28,7 +28,7 @@ from llama_workbench.harness.report.terminal import verdict_report
 from llama_workbench.harness.session.judging import judge_run, rejudge
 from llama_workbench.harness.store.files import RunError
 from llama_workbench.harness.store.folder import RunFolder, describe
-from llama_workbench.harness.store.passes import PHASE_FACTS, PHASES
+from llama_workbench.harness.store.passes import MEMORY_SWEEP, PHASE_FACTS, PHASES, PROFILES
 from llama_workbench.harness.store.schema import Manifest
 from llama_workbench.variants import phase_map
 from tests import runs
@@ -241,14 +241,8 @@ def read_ratios(run: RunFolder) -> list[object]:
 
 
 def read_memory(run: RunFolder) -> list[object]:
-    """memory.json, on the page."""
-    opened = open_run(run)
-    return [opened.memory, memory.tradeoff(opened, samples.read_evidence(opened), WORKLOAD)]
-
-
-def read_sweep(run: RunFolder) -> list[object]:
-    """memory_sweep.json, on the page."""
-    return [memory.read_policies(open_run(run))]
+    """memory.json, as pages have it."""
+    return [open_run(run).memory]
 
 
 def read_samples(run: RunFolder) -> list[object]:
@@ -256,16 +250,6 @@ def read_samples(run: RunFolder) -> list[object]:
     bare = data.Run(run.path, Manifest(), (), {}, {}, {}, (), ())
     told = [*_judged(run), run.timed_together(), samples.pair(bare, WORKLOAD, AFTER, BEFORE, "time", 0.01)]
     return [*told, trust.read_noise(open_run(run)).samples if (run.path / "verdicts.json").exists() else None]
-
-
-def read_profiles(run: RunFolder) -> list[object]:
-    """profiles.json and the stacks that it names, on the page."""
-    opened = open_run(run)
-    found = [data.read_profile(opened, *pair) for pair in opened.profiles]
-    for profile in found:
-        if profile is not None and profile.root is None:
-            warnings.warn(profile.reason, stacklevel=2)
-    return [found]
 
 
 def reader(read: Callable[[RunFolder], list[object]], name: str) -> Callable[[Path], str]:
@@ -285,20 +269,20 @@ READERS: Mapping[str, Callable[[RunFolder], list[object]]] = {
     "roofline.json": _judged,
     "instructions.json": _judged,
     "memory.json": read_memory,
-    "memory_sweep.json": read_sweep,
+    "memory_sweep.json": lambda run: [run.read(MEMORY_SWEEP)],
     "phases.json": lambda run: [run.read(PHASE_FACTS)],
     "phases.parquet": lambda run: [_judged(run), decisions_of(load_dispute(), run.read_table(PHASES), [], 0.01)],
     "samples.parquet": read_samples,
-    "profiles.json": read_profiles,
-    "profiles/a.folded": read_profiles,
+    "profiles.json": lambda run: [run.read(PROFILES)],
 }
 
 
-def _kind(name: str, *, sealed: bool) -> Kind:
+def kind(name: str, read: Callable[[RunFolder], list[object]], *, sealed: bool) -> Kind:
+    """Of a file of a run, and what is read from it."""
     return Kind(
         name=name if sealed else f"{name}, no checksum",
         write=_writer(name, sealed=sealed),
-        read=reader(READERS[name], name),
+        read=reader(read, name),
         errors=(RunError,),
         damages=JSON_DAMAGE if name.endswith(".json") else BYTES,
         silent_is_failure=sealed,
@@ -323,7 +307,7 @@ SUMS = Kind(
 )
 
 KINDS: tuple[Kind, ...] = (
-    *(_kind(name, sealed=sealed) for sealed in (True, False) for name in READERS),
+    *(kind(name, read, sealed=sealed) for sealed in (True, False) for name, read in READERS.items()),
     JOURNAL,
     SUMS,
 )

@@ -30,8 +30,8 @@ pytest.importorskip("plotly", reason="the dashboard's packages are not installed
 
 from llama_workbench.dashboard.export.evidence import diff_html, evidence_html
 from llama_workbench.dashboard.export.svg import STEPS
-from llama_workbench.dashboard.sections.flames import KINDS, aligned
 from llama_workbench.dashboard.views import data
+from llama_workbench.harness.slices.profiles.flames import KINDS, aligned
 from tests.dashboard.test_dashboard_agree import functions_home as functions_home
 from tests.dashboard_pages import UNFOLDED, alts, everything, open_in_app, read
 

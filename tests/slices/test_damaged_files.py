@@ -14,8 +14,11 @@ from typing import Any
 import pytest
 from gguf import GGUFReader
 
+from llama_workbench.dashboard.views import samples
 from llama_workbench.datasets import checkpoints, tokenizer
 from llama_workbench.harness.slices.gguf import cases as gguf_checks
+from llama_workbench.harness.slices.memory import section as memory
+from llama_workbench.harness.slices.profiles.tree import read_profile
 from llama_workbench.harness.slices.roofline.metric import ROOFLINE, all_reached
 from llama_workbench.harness.slices.share import section as breakdown
 from llama_workbench.harness.store.folder import RunFolder
@@ -86,18 +89,38 @@ def _phases(run: RunFolder) -> list[object]:
     return told
 
 
+def _memory(run: RunFolder) -> list[object]:
+    """memory.json, on the page."""
+    opened = run_files.open_run(run)
+    return [memory.tradeoff(opened, samples.read_evidence(opened), run_files.WORKLOAD)]
+
+
+def _profiles(run: RunFolder) -> list[object]:
+    """profiles.json and the stacks that it names, on the page."""
+    opened = run_files.open_run(run)
+    found = [read_profile(opened, *pair) for pair in opened.profiles]
+    for profile in found:
+        if profile is not None and profile.root is None:
+            warnings.warn(profile.reason, stacklevel=2)
+    return [found]
+
+
 READERS: Mapping[str, Callable[[RunFolder], list[object]]] = {
     "run.json": lambda run: [breakdown.order(run_files.open_run(run), run_files.WORKLOAD)],
     "roofline.json": _reached,
     "phases.json": _phases,
     "phases.parquet": _phases,
+    "memory.json": _memory,
+    "memory_sweep.json": lambda run: [memory.read_policies(run_files.open_run(run))],
+    "profiles.json": _profiles,
+    "profiles/a.folded": _profiles,
 }
 
 KINDS: tuple[Kind, ...] = (
     *(
-        replace(kind, name=f"{kind.name}, in a slice", read=run_files.reader(READERS[name], name))
-        for kind in run_files.KINDS
-        if (name := kind.name.partition(",")[0]) in READERS
+        replace(kind, name=f"{kind.name}, in a slice")
+        for sealed in (True, False)
+        for kind in (run_files.kind(name, read, sealed=sealed) for name, read in READERS.items())
     ),
     foreign.kind("GGUF", _gguf, _read_gguf, (*(before_tensors(damage) for damage in BYTES), gguf_value, gguf_value)),
 )

@@ -26,20 +26,21 @@ from streamlit.testing.v1 import AppTest
 
 from llama_workbench import ROOT
 from llama_workbench.dashboard.export import viewer as speedscope
-from llama_workbench.dashboard.sections import flames as flamegraphs
-from llama_workbench.dashboard.sections import flames as picture
 from llama_workbench.dashboard.views import data
-from llama_workbench.dashboard.views import tree as frames
-from llama_workbench.dashboard.views.tree import merge
 from llama_workbench.harness.machine import places
 from llama_workbench.harness.measure import py_spy
 from llama_workbench.harness.measure.profiling import ProfiledVariant
 from llama_workbench.harness.report.causes import code_of, explanations_in
 from llama_workbench.harness.report.phases import calls_alone
+from llama_workbench.harness.slices.profiles import flames as flamegraphs
+from llama_workbench.harness.slices.profiles import flames as picture
 from llama_workbench.harness.slices.profiles import profiler
+from llama_workbench.harness.slices.profiles import tree as frames
+from llama_workbench.harness.slices.profiles.tree import merge
 from llama_workbench.harness.store.folder import RunFolder
 from llama_workbench.harness.store.passes import Profile
 from llama_workbench.harness.worker.looks import median_error
+from studies import dashboard_speed
 from tests import runs
 from tests.dashboard_pages import read
 from tests.dashboard_runs import HOSTILE, MARKUP, folded
@@ -53,12 +54,12 @@ def a_profile(
     median_ns: float | None = 10e6,
     error_ns: float | None = None,
     variant: str = "proposal",
-) -> data.Profile:
+) -> frames.ProfileTree:
     root = frames.read_folded(folded() if text is None else text)
     row = Profile(
         workload="prefill", variant=variant, rate_hz=250.0, median_ns=median_ns, median_error_ns=error_ns or None
     )
-    return data.Profile(row, root, "")
+    return frames.ProfileTree(row, root, "")
 
 
 def named(drawn: Mapping[str, Any], column: str) -> dict[str, Any]:
@@ -255,7 +256,7 @@ def test_flamegraph_without_a_median_shows_shares_and_without_samples_refuses() 
     ],
 )
 def test_a_frame_is_coloured_by_whose_code_it_is(file: str, expected: str) -> None:
-    assert flamegraphs.kind(frames.Frame("forward", file, (1,))) == expected
+    assert flamegraphs.kind(frames.StackFrame("forward", file, (1,))) == expected
 
 
 def test_pictures_in_words_name_the_largest() -> None:
@@ -549,9 +550,53 @@ def test_without_shared_rounds_the_profiles_times_are_kept(tmp_path: Path) -> No
 
 def test_lines_come_from_a_source_only_where_every_place_fits_it() -> None:
     file = "variants/fast.py"
-    text = data.profile_text(data.read_run(REFERENCE), "prefill-15m-t128", "fast")
+    text = frames.profile_text(data.read_run(REFERENCE), "prefill-15m-t128", "fast")
     assert picture.phase_lines([], "fast", text).keys() == {file}
     moved = text + f"forward ({file}:3) 1\n"
     assert not picture.phase_lines([], "fast", moved), "it was another file when the profile was taken"
     foreign = "f (variants/../conftest.py:1);g (added/mine.py:1);h (/etc/passwd:1) 4\n"
     assert not picture.phase_lines([], "x", foreign)
+
+
+# -- reading ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_profile_is_read_or_says_why_not(tmp_path: Path) -> None:
+    run = data.read_run(runs.write_run(tmp_path / "all").path)
+    profile = frames.read_profile(run, "prefill-15m-t128", "team006_before")
+    assert profile and profile.root and profile.root.samples == 780
+    missing = frames.read_profile(run, "prefill-15m-t128", "team005_hybrid")
+    assert missing and missing.root is None
+    assert missing.reason == "py-spy may not attach to other processes here"
+    assert frames.read_profile(run, "decode-15m-c64", "team006_before") is None
+
+
+@pytest.mark.parametrize(
+    ("path", "reason"),
+    [
+        ("../secret.folded", "leads out of the run folder"),
+        ("/etc/hostname", "leads out of the run folder"),
+        ("nowhere.folded", "No such file"),
+        ("run.json", "is not"),
+    ],
+)
+def test_a_profile_elsewhere_or_damaged_is_not_read(tmp_path: Path, path: str, reason: str) -> None:
+    (tmp_path / "secret.folded").write_text("f 1\n")
+    run = runs.write_run(tmp_path / "run", only=["prefill-15m-t128"], rounds=12)
+    run.write_json("profiles.json", [{"workload": "w", "variant": "v", "path": path, "median_ns": 1e6}])
+    profile = frames.read_profile(data.read_run(run.path), "w", "v")
+    assert profile and profile.root is None
+    assert reason in profile.reason
+
+
+def test_a_drawn_profile_has_as_many_boxes_as_it_should(tmp_path: Path) -> None:
+    """On which pages are timed."""
+
+    def boxes(frame: frames.StackFrame) -> int:
+        return 1 + sum(map(boxes, frame.children))
+
+    run = runs.write_run(tmp_path / "run", only=["prefill-15m-t128"], rounds=12)
+    dashboard_speed.write_profile(run, 500)
+    profile = frames.read_profile(data.read_run(run.path), "prefill-15m-t128", "team006_before")
+    assert profile is not None and profile.root is not None
+    assert boxes(profile.root) == 1 + 500, "the root is no call"

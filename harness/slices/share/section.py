@@ -6,6 +6,7 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 import pandas as pd
 import plotly.graph_objects as go
@@ -31,6 +32,7 @@ from ...stats.confidence import Interval
 from ...store.folder import RunFolder
 from ...store.passes import PHASE_FACTS, PHASES
 from ...store.tables import no_rows
+from ...store.verdict_schema import Effect
 
 PAGE, KEY, TITLE, PLACE = "explore", "time", "Time by phase", 0
 MEASURED_BY = "phases"
@@ -91,7 +93,17 @@ def show_phases(opened: state.Opened, phases: Phases) -> None:
     show_published_shares(opened, phases, chosen)
 
 
-def show_sides(opened: state.Opened, workload: str, sides: Sequence[str], of: str = WHOLE) -> None:
+def heading(run: data.Run, *, is_seen: bool) -> tuple[str, str] | None:
+    """Phases are shown of two models."""
+    return None if run.is_of_functions else ("Where the time goes", "time")
+
+
+def show_sides(opened: state.Opened, effect: Effect, sides: Sequence[str], of: str) -> None:
+    """The phases of both sides of an effect, once the reader opens them."""
+    blocks.folded(TITLE, "show_time", partial(_show_sides, opened, effect.workload, sides, of))
+
+
+def _show_sides(opened: state.Opened, workload: str, sides: Sequence[str], of: str) -> None:
     """One bar for each of `sides` whose phases were timed; `of` is the denominator, a key of DENOMINATORS."""
     whole = of if of in WHOLES else WHOLE
     phases = state.computed(opened, read_phases)

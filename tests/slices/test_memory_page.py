@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from llama_workbench import ROOT
 from llama_workbench.harness.store.folder import RunFolder
+from llama_workbench.harness.store.passes import Memory
 from llama_workbench.harness.store.verdict_schema import Effect
 from tests import runs
-from tests.dashboard_pages import alts, everything, open_page
+from tests.dashboard_pages import alts, everything, open_page, texts
+from tests.dashboard_runs import HOSTILE, MARKUP, a_sweep
 from tests.verdicts import an_effect
 
 pytest.importorskip("streamlit", reason="the dashboard's packages are not installed")
@@ -21,24 +26,11 @@ pytest.importorskip("plotly", reason="the dashboard's packages are not installed
 
 
 from llama_workbench.dashboard.export import svg as colours
-from llama_workbench.dashboard.sections import memory as sweeps
 from llama_workbench.dashboard.views import data, samples
+from llama_workbench.harness.slices.memory import section as sweeps
 
 PAGE = ROOT / "dashboard" / "page_scripts" / "explore.py"
 WORKLOAD = "prefill-15m-t128"
-
-
-def a_sweep(variant: str, mask: int, **more: Any) -> dict[str, Any]:
-    """A record of memory_sweep.json whose masks double from `mask` bytes on, with 1, 2 and 4 lengths."""
-    steps: list[dict[str, Any]] = [{"lengths": [], "held": {}, "computed": None}]
-    for power in range(3):
-        held = {"kv": 1_000_000, "rope": 10_000, "mask": mask << power, "repacked": 0, "other": 0}
-        steps.append({"lengths": list(range(1 << power)), "held": held, "computed": {"held": held}})
-    record = {"workload": WORKLOAD, "variant": variant, "reason": None, "served": [32, 64, 96, 128], "steps": steps}
-    sizes = {
-        "weights_bytes": 50_000_000,
-    }
-    return record | sizes | more
 
 
 @pytest.fixture(scope="module")
@@ -52,6 +44,62 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def page(monkeypatch: pytest.MonkeyPatch) -> Any:
     return partial(open_page, PAGE, monkeypatch, show="memory")
+
+
+def a_memory(variant: str, peak: float | None, parameters: float | None, caches: float | None, why: str) -> Memory:
+    return Memory(
+        workload="w",
+        variant=variant,
+        peak_transient_bytes=peak,
+        parameter_bytes=parameters,
+        cache_bytes=caches,
+        reason=why or None,
+    )
+
+
+# -- bars -------------------------------------------------------------------------------------------------------------
+
+
+def test_memory_bars_start_at_zero_and_name_their_unit() -> None:
+    rows = [
+        a_memory("before", 3 * 2**20, 60e6, 7e6, ""),
+        a_memory("after", None, 60e6, 7e6, "the pass was stopped"),
+    ]
+    figure = sweeps.bars(rows, "peak_transient_bytes", "Peak", "before")
+    [trace] = figure.data
+    assert list(trace.x) == [3 * 2**20, 0]
+    assert figure.layout.xaxis.range[0] == 0
+    notes = [(note.text, note.y) for note in figure.layout.annotations]
+    assert [text for text, _ in notes] == ["before", "3 MiB", "after", "not measured"]
+    assert notes[0][1] == notes[1][1] > trace.y[0] > notes[2][1] > trace.y[1], "name and amount above the bar"
+    assert [text for text in figure.layout.xaxis.ticktext if text != "0"] == ["1 MiB", "2 MiB", "3 MiB"]
+    assert "the pass was stopped" in trace.hovertext[1]
+    assert "3,145,728 bytes" in trace.hovertext[0]
+
+
+@settings(deadline=None)
+@given(st.one_of(st.none(), st.integers(0, 2**50)))
+def test_memory_of_any_size_has_few_ticks(size: int | None) -> None:
+    figure = sweeps.bars([a_memory("a", size, None, None, "")], "peak_transient_bytes", "Peak", "a")
+    assert len(figure.layout.xaxis.tickvals) <= 6
+    assert all(0 <= tick <= (size or 0) for tick in figure.layout.xaxis.tickvals)
+
+
+@pytest.mark.parametrize("palette", [colours.LIGHT, colours.DARK], ids=["light", "dark"])
+def test_names_and_amounts_at_bars_bring_their_background(palette: colours.Palette) -> None:
+    """Streamlit does not run the page again when the browser turns dark: text alone would vanish until it does."""
+    for note in sweeps.bars([a_memory("a", 1, 1, 1, "")], "cache_bytes", "Kept", "a", palette).layout.annotations:
+        assert note.bgcolor == palette.page and note.font.color == palette.text
+
+
+@pytest.mark.parametrize("text", [HOSTILE, MARKUP, "%{customdata}", "a & b < c"])
+def test_plotly_gets_no_markup_from_a_file(text: str) -> None:
+    row = a_memory(text, None, 1.0, 1.0, text)
+    for string in texts(sweeps.bars([row], "peak_transient_bytes", "Peak", "b")):
+        tags = set(re.findall(r"<[^>]*>", string))
+        assert tags <= {"<b>", "</b>", "<br>"}, string
+        assert not re.search(r"\$.*\$", string), string
+        assert "%{" not in string
 
 
 # -- time against memory ---------------------------------------------------------------------------------------------

@@ -12,51 +12,39 @@ import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
-from pathlib import Path
 from statistics import NormalDist
 from typing import Any
 
 import numpy as np
-import streamlit as st
 from numpy.typing import NDArray
 
-from llama_workbench.harness.evidence.effect import ALPHA
-from llama_workbench.harness.report.causes import Explanation, Key, explanations_in
-from llama_workbench.harness.report.phases import (
-    NAMES,
-    Lines,
-    lines_in_sources,
-    merged_sets,
-    phases_of_stack,
-    stacks_of_calls,
-)
-from llama_workbench.harness.stats.causes import PlaceDifference, Samples, divide
-from llama_workbench.harness.store.files import RunError
-from llama_workbench.harness.store.folder import RunFolder
-from llama_workbench.harness.store.passes import PHASE_FACTS, SIDES, PhaseFacts, SampledLine
-from llama_workbench.harness.store.passes import Profile as ProfileRow
-from llama_workbench.harness.store.verdict_schema import Effect
-from llama_workbench.variants.phase_map import FUSED_PARTS, LIBRARY_FILE, OTHER, PHASES
+from llama_workbench.dashboard import words
+from llama_workbench.dashboard.export.svg import DARK, LIGHT, STEPS, Palette
+from llama_workbench.dashboard.views import data, samples
+from llama_workbench.variants.phase_map import LIBRARY_FILE, OTHER, PHASES
 
-from .. import state, words
-from ..export import viewer
-from ..export.svg import DARK, LIGHT, STEPS, Palette
-from ..views import data, outcomes, samples
-from ..views.data import Profile
-from ..views.tree import (
+from ...evidence.effect import ALPHA
+from ...report.causes import Explanation
+from ...report.phases import ATTENTION, NAMES, Lines, groups_of, lines_in_sources, phases_of_stack, stacks_of_calls
+from ...stats.causes import PlaceDifference, Samples, divide
+from ...store.files import RunError
+from ...store.folder import RunFolder
+from ...store.passes import PHASE_FACTS, SIDES, PhaseFacts, Profile, SampledLine
+from ...store.verdict_schema import Effect
+from .tree import (
     PRUNE_BELOW,
     Counts,
-    Frame,
+    ProfileTree,
     Scale,
-    StackError,
+    StackFrame,
     merge,
+    profile_text,
     prune,
     read_folded,
+    read_profile,
     time_ns,
     without_shell,
 )
-from . import blocks
 
 KINDS = {"variant": "the variant's own code", "torch": "torch", "library": "other libraries", "other": "the rest"}
 
@@ -80,7 +68,7 @@ class Picture:
 @dataclass(frozen=True)
 class _Box:
     level: int
-    frame: Frame
+    frame: StackFrame
     name: str
     place: str
     is_line: bool
@@ -89,7 +77,7 @@ class _Box:
     width: float
 
 
-def flamegraph(profile: Profile, widest_ns: float | None = None) -> Picture:
+def flamegraph(profile: ProfileTree, widest_ns: float | None = None) -> Picture:
     """One profile: box width is time, share of samples × median time of a call, coloured by whose code it is.
 
     `widest_ns` is the time that the full width stands for; give both sides of a comparison the same, and a
@@ -127,7 +115,7 @@ def flamegraph(profile: Profile, widest_ns: float | None = None) -> Picture:
     return Picture(drawn, tuple(shell), legend)
 
 
-def difference(before: Profile, after: Profile) -> Picture:
+def difference(before: ProfileTree, after: ProfileTree) -> Picture:
     """Two profiles laid over each other: width is the mean of both times, colour the time of `after` less `before`'s.
 
     Boxes whose interval has 0 in it are grey. Raises ValueError where a side has no time of a call.
@@ -222,7 +210,7 @@ def _where(box: _Box) -> dict[str, Any]:
     return {"level": box.level, "x": box.start, "w": box.width, "name": box.name, "place": box.place}
 
 
-def _boxes(root: Frame, scales: Sequence[Scale], full_ns: float) -> Iterator[_Box]:
+def _boxes(root: StackFrame, scales: Sequence[Scale], full_ns: float) -> Iterator[_Box]:
     """Every frame, and below those that ran several lines of their own those lines: callers first, most time first."""
 
     def width(counts: Counts) -> float:
@@ -245,13 +233,13 @@ def _boxes(root: Frame, scales: Sequence[Scale], full_ns: float) -> Iterator[_Bo
         waiting += reversed(below)
 
 
-def _place(frame: Frame) -> str:
+def _place(frame: StackFrame) -> str:
     """The file, and the line where all that the frame does itself is one line."""
     only_line = frame.lines[0][0] if len(frame.lines) == 1 and not frame.children else None
     return frame.file if only_line is None else f"{frame.file}:{only_line}"
 
 
-def flamegraph_text(profile: Profile) -> str:
+def flamegraph_text(profile: ProfileTree) -> str:
     """The flamegraph in a sentence: the time of a call and the functions with the most time of their own."""
     assert profile.root is not None
     total = profile.root.samples
@@ -266,7 +254,7 @@ def flamegraph_text(profile: Profile) -> str:
     )
 
 
-def kind(frame: Frame) -> str:
+def kind(frame: StackFrame) -> str:
     """Whose code a frame is, by the name that the run gave its file (harness/machine/places.py): a key of KINDS."""
     owners = {"variants": "variant", "added": "variant", "torch": "torch", "site-packages": "library"}
     return owners.get(frame.file.partition("/")[0], "other")
@@ -286,7 +274,7 @@ class Delta:
         return self.ns != 0 and abs(self.ns) >= REACH * self.error_ns
 
 
-def scales_of(before: Profile, after: Profile) -> tuple[Scale, Scale]:
+def scales_of(before: ProfileTree, after: ProfileTree) -> tuple[Scale, Scale]:
     """What turns the samples of each side into time. Raises ValueError where one has no time of a call."""
     if before.scale is None or after.scale is None:
         raise ValueError("two profiles with the time of a call are needed")
@@ -302,7 +290,7 @@ def delta(counts: Counts, scales: Sequence[Scale]) -> Delta:
     return Delta(second.time_ns(after) - first.time_ns(before), error_ns, only)
 
 
-def colour_limit_ns(root: Frame, scales: Sequence[Scale]) -> float:
+def colour_limit_ns(root: StackFrame, scales: Sequence[Scale]) -> float:
     """The difference of the strongest colour: the largest sure one of a leaf (callers hold sums); else 0."""
     frames = [frame for _, frame in root.walk()]
     leaves = [counts for frame in frames if len(frame.lines) > 1 for _, counts in frame.lines]
@@ -322,14 +310,14 @@ Times = tuple[float, float | None]
 
 
 @dataclass(frozen=True)
-class Pair:
+class PairOfProfiles:
     """Both sides of a difference. paired: the change of the time in the run's rounds, None where it has none.
 
     unaligned: the sides whose code is in no known phase; both trees are then by function.
     """
 
-    before: Profile
-    after: Profile
+    before: ProfileTree
+    after: ProfileTree
     paired: Effect | None
     unaligned: tuple[str, ...]
 
@@ -356,33 +344,31 @@ def paired_times(run: data.Run, workload: str, baseline: str, variant: str) -> P
     return paired.effect, (paired.baseline_ns, None), (ns, ns * error)
 
 
-def timed(profile: Profile, times: Times) -> Profile:
+def timed(profile: ProfileTree, times: Times) -> ProfileTree:
     """The same profile with another time of a call."""
     ns, error_ns = times
     return replace(profile, row=profile.row.model_copy(update={"median_ns": ns, "median_error_ns": error_ns}))
 
 
-def read_pair(run: data.Run, workload: str, baseline: str, variant: str, times: PairedTimes | None) -> Pair:
+def read_pair(run: data.Run, workload: str, baseline: str, variant: str, times: PairedTimes | None) -> PairOfProfiles:
     """Both profiles, which must exist, with the times that were measured in pairs."""
-    profiles = [data.read_profile(run, workload, side) for side in (baseline, variant)]
+    profiles = [read_profile(run, workload, side) for side in (baseline, variant)]
     before, after = (profile for profile in profiles if profile is not None)
     if times is not None:
         before, after = (timed(profile, each) for profile, each in zip((before, after), times[1:], strict=True))
     facts = data.read_or_none(RunFolder(run.path), PHASE_FACTS, [])
-    texts = {side: data.profile_text(run, workload, side) for side in (baseline, variant)}
+    texts = {side: profile_text(run, workload, side) for side in (baseline, variant)}
     stacks = {side: phase_stacks(text, phase_lines(facts, side, text)) for side, text in texts.items()}
     unaligned = tuple(side for side, found in stacks.items() if not found)
     if not unaligned:
         roots = phase_trees(*stacks.values())
         before, after = (replace(each, root=root) for each, root in zip((before, after), roots, strict=True))
-    return Pair(before, after, times and times[0], unaligned)
+    return PairOfProfiles(before, after, times and times[0], unaligned)
 
 
 LEAST_KNOWN = 0.5
 """Share of the samples that must have a phase with a name."""
 
-FUSED = "attention_fused"
-_ATTENTION = FUSED_PARTS | {FUSED}
 _OURS = re.compile(r"(.*) \((?:variants|added)/[^()]*\)")
 
 Stacks = Sequence[tuple[frozenset[str], Sequence[str], int]]
@@ -402,12 +388,9 @@ def phase_stacks(folded: str, lines: Lines) -> Stacks:
     return stacks if total and named >= LEAST_KNOWN * total else ()
 
 
-def phase_trees(*sides: Stacks) -> list[Frame]:
+def phase_trees(*sides: Stacks) -> list[StackFrame]:
     """A tree for each side, its phases outermost: those that one of the sides cannot tell apart are one box."""
-    sets = [phases for side in sides for phases, *_ in side]
-    if any(FUSED in phases for phases in sets):
-        sets.append(_ATTENTION)  # one side runs in a kernel what the other runs in four
-    groups = {phase: group for group in merged_sets(sets) for phase in group}
+    groups = groups_of(phases for side in sides for phases, *_ in side)
     return [read_folded("".join(_phase_line(*stack, groups) for stack in side)) for side in sides]
 
 
@@ -419,12 +402,9 @@ def _phase_line(phases: frozenset[str], below: Sequence[str], count: int, groups
 
 def _phases_named(phases: frozenset[str]) -> str:
     """The phases in words, in the order of a forward."""
-    if phases == _ATTENTION:
+    if phases == ATTENTION:
         return "attention from mask to output"
     return " + ".join(NAMES.get(phase, phase) for phase in PHASES if phase in phases)
-
-
-_PLACE_OF_LINE = re.compile(r"(.*) \(([^()]*):(\d{1,9})\)(?: \d+)?")  # the innermost frame stands before the count
 
 
 def phase_lines(facts: Sequence[PhaseFacts], variant: str, stacks: str) -> Lines:
@@ -437,13 +417,8 @@ def phase_lines(facts: Sequence[PhaseFacts], variant: str, stacks: str) -> Lines
         for file, lines in fact.lines.items():
             if fact.variant == variant or file != LIBRARY_FILE:  # the kind of attention decides what its lines are
                 recorded.setdefault(file, lines)
-    places: dict[str, set[tuple[str, int]]] = {}
-    for frame in set(re.split(r"[;\n]", stacks)):
-        if parts := _PLACE_OF_LINE.fullmatch(frame):
-            function, file, line = parts.groups()
-            if file not in recorded:
-                places.setdefault(file, set()).add((function.rpartition(".")[2], int(line)))
-    return {**recorded, **lines_in_sources(places, "eager" if "eager_attention_forward (" in stacks else "sdpa")}
+    attention = "eager" if "eager_attention_forward (" in stacks else "sdpa"
+    return {**recorded, **lines_in_sources({*re.split(r"[;\n]", stacks)}, attention, recorded)}
 
 
 # -- both sides of a comparison on each other, out of the samples of their ten processes (causes.json) -----------------
@@ -516,7 +491,7 @@ def alone(explained: Explanation) -> list[Picture]:
         )
         name = sampled.baseline if side == SIDES[0] else sampled.variant
         seen_ns = ns * root.samples / sum(sampled.samples[side])  # samples without a line are a part of the call too
-        profile = Profile(ProfileRow(workload=sampled.workload, variant=name, median_ns=seen_ns), root, "")
+        profile = ProfileTree(Profile(workload=sampled.workload, variant=name, median_ns=seen_ns), root, "")
         pictures += [flamegraph(profile, max(explained.call_ns))] if root.samples else []
     return pictures
 
@@ -593,203 +568,3 @@ def _numbers(times: NDArray[np.float64], row: PlaceDifference | None, limit_ns: 
         "time": before / 1e6,
         "time2": after / 1e6,
     }
-
-
-# -- on a page ---------------------------------------------------------------------------------------------------------
-
-WAYS = {"side": "Side by side", "difference": "Difference"}
-"""What `?flame=` may say."""
-
-SPEEDSCOPE_PX = 560
-
-_CANVAS = blocks.component("flames", Path(__file__).with_name("flames.js"))
-
-
-@st.fragment  # what is chosen in it changes nothing else on the page
-def show(opened: state.Opened, workload: str, sides: Sequence[str], baseline: str) -> None:
-    """Flamegraphs of `sides` (variants) on one workload, to one scale, and where there are two their difference."""
-    profiles = {side: state.computed(opened, data.read_profile, workload, side) for side in sides}
-    if not any(profiles.values()):
-        blocks.missing("profiles here", outcomes.with_profile(opened.run, workload))
-        return
-    for side, profile in profiles.items():
-        _show_side(side, profile, "baseline" if side == baseline else "variant")
-    known = [side for side, profile in profiles.items() if profile is not None and profile.root is not None]
-    known.sort(key=lambda side: side != baseline)
-    if not known:
-        return
-    times: list[Times | None] = [None] * len(known)
-    if len(known) == 2:
-        way = state.choose("Flamegraphs", WAYS, "flame", widget=partial(st.segmented_control, required=True))
-        if way == "difference":
-            _show_difference(opened, workload, *known)
-            _show_raw(opened.run, workload, known)
-            return
-        if paired := state.computed(opened, paired_times, workload, *known):
-            times = [*paired[1:]]
-    elif ns := state.computed(opened, samples.call_ns, workload, known[0]):
-        times = [(ns, None)]
-    _show_sides(opened, workload, known, times)
-    _show_raw(opened.run, workload, known)
-
-
-def explore(opened: state.Opened) -> None:
-    """Of one workload: both sides of a comparison on each other where they were sampled, and the profile of each."""
-    run = opened.run
-    explained = blocks.computed("The samples of both sides cannot be read.", opened, read_explained) or {}
-    names = dict.fromkeys([*(workload for workload, _ in run.profiles), *(key[0] for key in explained)])
-    if not names:
-        blocks.missing("profiles", outcomes.with_profile(run, ""))
-        return
-    left, middle, right = st.columns([2, 1, 1])
-    with left:
-        workload = blocks.choose_workload(run, list(names))
-    pairs_here = {f"{key[1]} against {key[2]}": each for key, each in explained.items() if key[0] == workload}
-    profiled = [variant for where, variant in run.profiles if where == workload]
-    if pairs_here:
-        with middle:
-            pair = state.choose("Both sides on each other", list(pairs_here), "pair")
-        show_aligned(pairs_here[pair], with_sides=True)
-        if profiled:
-            _show_raw(run, workload, profiled)
-    elif profiled:
-        first = data.experiment(run, workload).baseline or ""
-        with middle:
-            baseline = state.choose("Baseline", profiled, "baseline", default=first if first in profiled else None)
-        others = [name for name in profiled if name != baseline]
-        with right:
-            variant = state.choose("Variant", others, "variant") if others else baseline
-        show(opened, workload, list(dict.fromkeys([baseline, variant])), baseline)
-
-
-def read_explained(run: data.Run) -> Mapping[Key, Explanation]:
-    """What was sampled of both sides, by comparison. Raises RunError."""
-    return explanations_in(RunFolder(run.path))
-
-
-def show_aligned(explained: Explanation, *, with_sides: bool = False) -> None:
-    """Both sides on each other, out of the samples of their ten processes, `with_sides` each for itself too; nothing
-    where none were taken."""
-    drawn = aligned(explained)
-    if drawn is not None:
-        _draw([drawn, *(alone(explained) if with_sides else ())])
-        processes = len(explained.sampled.samples["baseline"])
-        blocks.caption(
-            "Functions of both sides on each other by name, then lines by their code. Blue takes less time in "
-            f"{explained.sampled.variant}, red more, where that is proven (99 %, over {processes} processes)."
-        )
-
-
-def _show_sides(opened: state.Opened, workload: str, sides: Sequence[str], times: Sequence[Times | None]) -> None:
-    """A flamegraph a side. `times`: of a call of each in the rounds, None where the profile's own is to be taken."""
-    widest = max(time[0] for time in times if time) if all(times) else None
-    asked = zip(sides, times, strict=True)
-    _draw([state.computed(opened, _flamegraph, workload, side, time, widest) for side, time in asked])
-    source = "measured in the rounds" if widest else "its median under the profiler"
-    scale = " A millisecond is as wide on both sides." if widest and len(sides) > 1 else ""
-    frames = " Left out are the two frames that torch.nn.Module puts around every call."
-    frames = "" if opened.run.is_of_functions else frames
-    st.caption(
-        "Each box is a function; below it is what it called, and at the bottom the lines that were running. Its width "
-        f"is time: share of samples × time of a call, {source}.{scale} ± holds with 99 %.{frames}"
-    )
-
-
-def _show_difference(opened: state.Opened, workload: str, baseline: str, variant: str) -> None:
-    """The variant less the baseline, to the times that were measured in pairs where there are some."""
-    paired = state.computed(opened, paired_times, workload, baseline, variant)
-    try:
-        pair, drawn = state.computed(opened, _difference, workload, baseline, variant, paired)
-    except ValueError as error:
-        st.text(f"No difference can be drawn: {error}.")
-        return
-    measured = "Widths are the median times under the profiler: their difference is no measurement."
-    if pair.paired is not None:
-        measured = f"The whole width has the difference measured in {pair.paired.rounds} rounds that both shared."
-    boxes = "The outer boxes are phases of a forward; functions of the same name lie on each other."
-    if pair.unaligned:
-        boxes = f"The boxes are functions: of {words.listing(pair.unaligned)} the phases of its lines are not known."
-    _draw([drawn])
-    blocks.caption(
-        f"{measured} {boxes} The colour is strongest at the largest difference of a box that calls nothing. "
-        "± holds with 99 %. Of identical code one box in a hundred would be coloured."
-    )
-
-
-def _show_side(side: str, profile: data.Profile | None, role: str) -> None:
-    """One line: how many samples at which rate; or why there is no profile."""
-    if profile is None or profile.root is None:
-        reason = profile.reason if profile else "the profiling pass left this variant out"
-        st.markdown(f"**{words.markdown(side)}** :gray[{role}]")
-        st.text(f"No profile: {reason}.")
-        return
-    row = profile.row
-    rate = f" at {row.rate_hz:g} Hz" if row.rate_hz else " at a rate that was not recorded"
-    line = f"{role}: {profile.root.samples} samples{rate}"
-    st.markdown(f"**{words.markdown(side)}** :gray[{words.markdown(line)}]")
-
-
-def _flamegraph(run: data.Run, workload: str, side: str, times: Times | None, widest_ns: float | None) -> Picture:
-    profile = data.read_profile(run, workload, side)
-    assert profile is not None
-    return flamegraph(timed(profile, times) if times else profile, widest_ns)
-
-
-def _difference(
-    run: data.Run, workload: str, baseline: str, variant: str, paired: PairedTimes | None
-) -> tuple[Pair, Picture]:
-    """The second profile less the first. Raises ValueError where one has no time of a call."""
-    pair = read_pair(run, workload, baseline, variant, paired)
-    return pair, difference(pair.before, pair.after)
-
-
-def _draw(pictures: Sequence[Picture]) -> None:
-    """The pictures below each other, with one search; what is searched for in them is kept in the URL."""
-
-    def keep_search() -> None:
-        if text := st.session_state["flames"].find:
-            st.query_params["find"] = str(text)
-        else:
-            st.query_params.pop("find", None)
-
-    _CANVAS(
-        data=payload(pictures, st.query_params.get("find", "")),
-        key="flames",
-        on_find_change=keep_search,
-        height="content",
-    )
-    shells = dict.fromkeys(" › ".join(each.shell) for each in pictures if each.shell)
-    shell = f" Nor are the outer frames {', '.join(shells)}." if shells else ""
-    blocks.caption(f"Boxes below {words.percent(PRUNE_BELOW)} of the time are not drawn.{shell}")
-
-
-def _show_raw(run: data.Run, workload: str, sides: Sequence[str]) -> None:
-    """The profile as it was recorded: to keep, or in speedscope where that is installed."""
-    with st.expander(
-        "Open the raw profile", expanded="raw" in st.query_params, key="raw profile", on_change="rerun"
-    ) as box:
-        if not box.open:
-            return
-        side = state.choose("Profile of", sides, "raw")
-        try:
-            text = data.profile_text(run, workload, side)
-        except StackError as error:
-            st.text(f"The profile cannot be read: {error}.")
-            return
-        name = re.sub(r"[^A-Za-z0-9._@+-]+", "_", f"{workload}-{side}") + ".folded"
-        st.download_button("Download the folded stacks", text, file_name=name, mime="text/plain", on_click="ignore")
-        folder = viewer.installed_folder()
-        if folder is None:
-            st.text("speedscope, which opens such a file here in the page, is not installed. This command installs it:")
-            st.code("workbench speedscope", language="bash")
-            return
-        try:
-            page = viewer.document(folder, text, name)
-        except (OSError, viewer.SpeedscopeError) as error:
-            st.text(f"speedscope cannot be shown: {error}. Remove {folder.name} from the cache and install it again.")
-            return
-        st.iframe(page, height=SPEEDSCOPE_PX, alt=f"speedscope with the profile of {side} on {workload}")
-        st.caption(
-            "speedscope, with every sample as py-spy recorded it. Left Heavy is sorted by time; the order under Time "
-            "Order is that of the file and means nothing, for folded stacks have none."
-        )

@@ -1,4 +1,4 @@
-"""py-spy's folded stacks as a tree of frames, of one profile or of several laid over each other. Pure, no I/O.
+"""py-spy's folded stacks as a tree of frames, of one profile or of several laid over each other.
 
 A folded line is `outer;inner;innermost count`, a frame is `name (file:line)`, and the line is the one that was
 being executed. Callers are merged over their lines, because the callee below says where they were; samples without a
@@ -14,6 +14,13 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+
+from llama_workbench.dashboard.views import data
+
+from ...report.phases import calls_alone
+from ...store.files import RunError
+from ...store.folder import RunFolder
+from ...store.passes import Profile
 
 DISPATCH = frozenset({"_wrapped_call_impl", "_call_impl"})
 """nn.Module's way from `module(x)` to `forward`: two frames at every level that say nothing."""
@@ -32,7 +39,7 @@ Counts = tuple[int, ...]
 
 
 @dataclass(frozen=True)
-class Frame:
+class StackFrame:
     """One function at one place in the stack. `counts` include what is below.
 
     `lines` are the lines of its own that were being executed, with their samples; they add up to `own`.
@@ -41,7 +48,7 @@ class Frame:
     name: str
     file: str
     counts: Counts
-    children: tuple[Frame, ...] = ()
+    children: tuple[StackFrame, ...] = ()
     lines: tuple[tuple[int, Counts], ...] = ()
 
     @property
@@ -68,7 +75,7 @@ class Frame:
         functions = [(name, file, counts) for (name, file), counts in own.items() if any(counts)]
         return sorted(functions, key=lambda item: (-sum(item[2]), item[:2]))
 
-    def walk(self) -> Iterator[tuple[int, Frame]]:
+    def walk(self) -> Iterator[tuple[int, StackFrame]]:
         """This frame and all below it, outermost first, each with its level."""
         waiting = [(0, self)]  # nested generators would pass every frame through all levels above it
         while waiting:
@@ -117,7 +124,7 @@ class StackError(ValueError):
     """The text is not folded stacks. The message names the line."""
 
 
-def read_folded(text: str) -> Frame:
+def read_folded(text: str) -> StackFrame:
     """Folded stacks → the tree under a root named "all". Raises StackError on a line without a count."""
     root = _Node()
     parsed = functools.cache(_parsed)  # a function is in many stacks
@@ -146,27 +153,29 @@ def _parsed(text: str) -> tuple[tuple[str, str], int | None] | None:
     return (name, file), int(line) if line else None
 
 
-def _frozen(name: str, file: str, node: _Node) -> Frame:
+def _frozen(name: str, file: str, node: _Node) -> StackFrame:
     children = [_frozen(*key, child) for key, child in node.children.items()]
     samples = node.own + sum([child.counts[0] for child in children])
     return _sorted(name, file, (samples,), children, [(line, (own,)) for line, own in node.lines.items()])
 
 
-def _sorted(name: str, file: str, counts: Counts, children: list[Frame], lines: list[tuple[int, Counts]]) -> Frame:
+def _sorted(
+    name: str, file: str, counts: Counts, children: list[StackFrame], lines: list[tuple[int, Counts]]
+) -> StackFrame:
     """By samples, then by name, so that the same profile always draws the same picture."""
     children.sort(key=lambda child: (-sum(child.counts), child.name, child.file))
     lines.sort(key=lambda item: (-sum(item[1]), item[0]))
-    return Frame(name, file, counts, tuple(children), tuple(lines))
+    return StackFrame(name, file, counts, tuple(children), tuple(lines))
 
 
-def merge(*sides: Frame | None) -> Frame:
+def merge(*sides: StackFrame | None) -> StackFrame:
     """Trees of one profile each, laid over each other by frame and line; None and 0 where one lacks it.
 
     A function that no side has twice at a place is one box in whichever file it stands: two versions of one function
     lie in two files, "a.py / b.py". Their lines stay apart.
     """
     there = [side for side in sides if side]
-    below: dict[tuple[str, str], list[Frame | None]] = {}
+    below: dict[tuple[str, str], list[StackFrame | None]] = {}
     numbers: dict[tuple[str, int], list[int]] = {}
     counted = [Counter([child.name for child in side.children]) for side in there]
     for place, side in enumerate(sides):
@@ -181,13 +190,13 @@ def merge(*sides: Frame | None) -> Frame:
     return _sorted(there[0].name, file, counts, [merge(*same) for same in below.values()], lines)
 
 
-def without_shell(root: Frame) -> tuple[Frame, list[str]]:
+def without_shell(root: StackFrame) -> tuple[StackFrame, list[str]]:
     """Drop the outer frames that hold nearly every sample and only lead to the next (the worker's own loop).
 
     Give it a pruned tree, or a stray sample keeps the whole shell. Returns the shortened tree and the names of what
     was dropped, outermost first.
     """
-    shell: list[Frame] = []
+    shell: list[StackFrame] = []
     top = root
     while len(top.children) == 1 and top.children[0].children:
         [top] = top.children
@@ -200,13 +209,62 @@ def without_shell(root: Frame) -> tuple[Frame, list[str]]:
     return replace(root, children=(shell[-1],), lines=()), [frame.name for frame in shell[:-1]]
 
 
-def prune(root: Frame, weight: Callable[[Counts], float] = sum) -> Frame:
+def prune(root: StackFrame, weight: Callable[[Counts], float] = sum) -> StackFrame:
     """Leave out frames and lines with less than PRUNE_BELOW of the root's `weight`: their time is in the box above."""
     least = PRUNE_BELOW * weight(root.counts)
 
-    def kept(frame: Frame) -> Frame:
+    def kept(frame: StackFrame) -> StackFrame:
         children = tuple([kept(child) for child in frame.children if weight(child.counts) >= least])
         lines = tuple([item for item in frame.lines if weight(item[1]) >= least])
         return replace(frame, children=children, lines=lines)
 
     return kept(root)
+
+
+# -- the profiles of a run ---------------------------------------------------------------------------------------------
+
+LARGEST_PROFILE_BYTES = 64 << 20
+
+
+@dataclass(frozen=True)
+class ProfileTree:
+    """One sampled profile. `root` is None where there is none, and `reason` says why."""
+
+    row: Profile
+    root: StackFrame | None
+    reason: str
+
+    @property
+    def scale(self) -> Scale | None:
+        """What turns samples into time; None where samples or the time of a call are missing."""
+        if self.root is None or self.row.median_ns is None:
+            return None
+        return Scale(self.root.samples, self.row.median_ns, self.row.median_error_ns or None)
+
+
+def read_profile(run: data.Run, workload: str, variant: str) -> ProfileTree | None:
+    """The profile of one variant on one workload; None where the run made none."""
+    if (row := run.profiles.get((workload, variant))) is None:
+        return None
+    if row.path is None:
+        return ProfileTree(row, None, row.reason or "the run gives no reason")
+    try:
+        root = read_folded(calls_alone(profile_text(run, workload, variant)))
+    except StackError as error:
+        return ProfileTree(row, None, f"{row.path}: {error}")
+    return ProfileTree(row, root, "") if root.samples else ProfileTree(row, None, "the profiler took no sample")
+
+
+def profile_text(run: data.Run, workload: str, variant: str) -> str:
+    """The folded stacks of a profile as the run keeps them. Raises StackError where they cannot be read."""
+    row = run.profiles.get((workload, variant))
+    if row is None or row.path is None:
+        raise StackError("the run has no such profile")
+    try:
+        return RunFolder(run.path).sums.read_text(row.path, LARGEST_PROFILE_BYTES)
+    except RunError as error:
+        raise StackError(f"{error.problem}. {error.fix}") from error
+    except OSError as error:
+        raise StackError(f"the profile's file cannot be read ({error.strerror})") from error
+    except ValueError as error:
+        raise StackError(str(error)) from error

@@ -1,28 +1,21 @@
-"""Memory: bars of the sides of a comparison, time against memory, and what caching policies hold on to."""
+"""A part of the page Explore: bars of two sides, time against memory, and what caching policies hold on to."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import cycle
 
 import plotly.graph_objects as go
 import streamlit as st
 
 from llama_workbench import variants
-from llama_workbench.harness.evidence.evidence import Evidence
-from llama_workbench.harness.store.files import RunError
-from llama_workbench.harness.store.folder import RunFolder
-from llama_workbench.harness.store.passes import MEMORY_SWEEP, Memory, Sweep
-from llama_workbench.harness.store.verdict_schema import Effect
-
-from .. import state, words
-from ..export.svg import LIGHT, Palette
-from ..views import data, outcomes, samples
-from ..views.forest import linear_ticks
-from . import blocks
-from .blocks import (
+from llama_workbench.dashboard import state, words
+from llama_workbench.dashboard.export.svg import LIGHT, Palette
+from llama_workbench.dashboard.sections import blocks
+from llama_workbench.dashboard.sections.blocks import (
     ABOVE,
     SMALL,
     Layout,
@@ -36,6 +29,17 @@ from .blocks import (
     marks,
     ratio_axis,
 )
+from llama_workbench.dashboard.views import data, outcomes, samples
+from llama_workbench.dashboard.views.forest import linear_ticks
+
+from ...evidence.evidence import Evidence
+from ...store.files import RunError
+from ...store.folder import RunFolder
+from ...store.passes import MEMORY_SWEEP, Memory, Sweep
+from ...store.verdict_schema import Effect
+
+PAGE, KEY, TITLE, PLACE = "explore", "memory", "Memory", 2
+MEASURED_BY = "--profile"
 
 AMOUNTS = {
     "peak_transient_bytes": "Peak transient, above the weights",
@@ -48,6 +52,11 @@ OF_FUNCTIONS = {"peak_transient_bytes": "Peak of a call", "kept_bytes": "Kept af
 TOGETHER = "Kept and peak transient, above the weights"
 
 
+def is_there(run: data.Run) -> bool:
+    """Whether the run has the memory of single calls, or over lengths."""
+    return bool(run.memory) or RunFolder(run.path).has(MEMORY_SWEEP)
+
+
 def show(opened: state.Opened) -> None:
     """Of functions the bars of both sides; of models time against memory, and what caching policies hold."""
     run = opened.run
@@ -55,7 +64,7 @@ def show(opened: state.Opened) -> None:
     if run.is_of_functions:
         workload = blocks.choose_workload(run, profiled) if profiled else ""
         sides = [name for where, name in run.memory if where == workload]
-        show_sides(run, workload, sides, data.experiment(run, workload).baseline or "")
+        _show_bars(run, workload, sides, data.experiment(run, workload).baseline or "")
         return
     policies = blocks.computed("The sweeps cannot be shown.", opened, read_policies) or []
     workloads = list(dict.fromkeys([*profiled, *(one.row.workload for one in policies)]))
@@ -76,7 +85,18 @@ def show(opened: state.Opened) -> None:
 # -- the sides of a comparison -----------------------------------------------------------------------------------------
 
 
-def show_sides(run: data.Run, workload: str, sides: Sequence[str], baseline: str) -> None:
+def heading(run: data.Run, *, is_seen: bool) -> tuple[str, str]:
+    """Memory is shown of any two variants."""
+    return "Memory", "memory"
+
+
+def show_sides(opened: state.Opened, effect: Effect, sides: Sequence[str], of: str) -> None:
+    """The memory of both sides of an effect, once the reader opens it."""
+    show_bars = partial(_show_bars, opened.run, effect.workload, sides, effect.baseline)
+    blocks.folded("Peak of a call, and what stays", "show_memory", show_bars)
+
+
+def _show_bars(run: data.Run, workload: str, sides: Sequence[str], baseline: str) -> None:
     """What `sides` (variants) need on one workload: transient peak, parameters, caches."""
     rows = [run.memory[workload, name] for name in sides if (workload, name) in run.memory]
     if not rows:
@@ -320,7 +340,7 @@ DASHES = ("solid", "dash", "dot", "dashdot", "longdash", "longdashdot")
 
 
 @dataclass(frozen=True)
-class Step:
+class HeldStep:
     """What was held after `lengths` different lengths: bytes by a key of HELD, as measured and as computed."""
 
     lengths: int
@@ -333,7 +353,7 @@ class Policy:
     """One variant's sweep."""
 
     row: Sweep
-    steps: tuple[Step, ...]
+    steps: tuple[HeldStep, ...]
 
 
 def read_policies(run: data.Run) -> list[Policy]:
@@ -343,7 +363,7 @@ def read_policies(run: data.Run) -> list[Policy]:
         Policy(
             row,
             tuple(
-                Step(len(step.lengths), _held(step.held), _held(step.computed.held if step.computed else {}))
+                HeldStep(len(step.lengths), _held(step.held), _held(step.computed.held if step.computed else {}))
                 for step in row.steps
                 if step.lengths
             ),
