@@ -115,7 +115,7 @@ step 0 "two commands" pytest $quickly --compare "long=cmd:sleep 0.02" "short=cmd
 step 0 "one screen" workbench show results/runs/first
 step 0 "the answer" workbench report results/runs/first
 step 0 "judged again" workbench judge results/runs/first
-step 0 "a little more time" workbench resume results/runs/first --budget 8
+step "0 7" "a little more time" pytest --benchmark --continue results/runs/first --budget 8
 step 0 "the runs" workbench runs
 says "first"
 step 0 "for a service that draws times" workbench export results/runs/first
@@ -135,12 +135,9 @@ lacks "machine type"
 step 0 "kept as well" workbench baseline save results/runs/before before
 step 1 "has anything become slower?" workbench compare before results/runs/second
 says "regression"
-step 0 "what do repeat runs differ by?" workbench compare results/runs/first results/runs/second results/runs/first
-says "between = "
 step 1 "slower in this revision?" workbench compare-revisions main~1 . pack.text:words --call bench.py:texts --budget 10 --json
 says '"verdict": "slower"'
 step 0 "which commit?" workbench bisect main~1 main pack.text:words --call bench.py:texts --budget 10
-step 0 "by all runs" workbench history
 
 # -- a claim
 step 0 "a claim to begin with" workbench new claim mine --folder claims

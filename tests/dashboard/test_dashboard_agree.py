@@ -195,7 +195,7 @@ def test_cards_of_several_name_only_what_differs() -> None:
 
 
 APP = ROOT / "dashboard" / "app.py"
-OF_MODELS = re.compile(r"(?i)llama|logits|token|forward|layer|prefill|decode|operations|reference_benchmark|torch\.nn")
+OF_MODELS = re.compile(r"(?i)llama|logits|token|forward|layer|prefill|decode|operations|yardstick|torch\.nn")
 
 
 NAMES = {"team006_before": "old.total", "team006_after": "new.total", "decode-15m-c64": "numbers"}

@@ -420,7 +420,7 @@ def test_heads_of_any_number_and_size_are_computed_by_all(heads: tuple[int, int,
     checkpoint = load(synthesize(changed("tiny", **dict(zip(names, heads, strict=True))), cache=cache), cache=cache)
     tokens = torch.arange(3, 3 + 2 * 24).reshape(2, 24)
     wanted = examiner.logits(checkpoint.config, checkpoint.weights, tokens, first=23)[:, 0]
-    compared = "transformers_eager transformers_static reference_benchmark team003 team005_planned fast gpt_fast"
+    compared = "transformers_eager transformers_static yardstick team003 team005_planned fast gpt_fast"
     for name in compared.split():
         model = variants.get(name).build(checkpoint.config, checkpoint.weights, max_length=32)
         with torch.inference_mode():

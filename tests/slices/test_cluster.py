@@ -212,12 +212,12 @@ def test_a_signal_ends_it_in_order_and_each_kind_of_machine_goes_on(nodes: Nodes
     process = started(folder, *words, address=nodes.cluster.address)
     until(with_rounds, "rounds")
     process.send_signal(signal.SIGTERM)  # as Ctrl-C, which a shell lets its background jobs ignore
-    said, _ = process.communicate(timeout=120)
+    said, _ = process.communicate(timeout=240)
     assert process.returncode == 2, said
     assert "what was measured is kept" in said
     assert manifest(fleet)["status"] == "interrupted"
     kept = [each["name"] for each in manifest(fleet)["machines"] if each["folder"]]
-    assert kept and max(rounds(fleet, name) for name in kept) >= 2
+    assert kept and max(rounds(fleet, name) for name in kept) >= 2, said
     assert (fleet / "verdicts.json").exists()
 
     words = ("--continue", "fleet", "--add-variant", "mine.py:mine", "--budget", "4")
