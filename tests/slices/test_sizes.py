@@ -600,12 +600,13 @@ def test_the_end_of_a_session_is_the_table(
 ) -> None:
     monkeypatch.chdir(mine)
     monkeypatch.setenv("COLUMNS", "200")
-    monkeypatch.setattr(stopping, "ENOUGH_ROUNDS", 400)  # until then what is settled takes part as well
     words = ("--benchmark", "--compare", "in_list", "in_set", "in_sorted", "--call", "bench.py:numbers")
-    result = run_pytest(
-        *words, "--sizes", "10,200", "--against", "in_set", "--budget", "2", f"--run-dir={mine / 'out'}",
-        "--fail-if", "slower:100000",
-    )  # fmt: skip
+    with pytest.MonkeyPatch.context() as patch:  # over before what `run_pytest` set is set back
+        patch.setattr(stopping, "ENOUGH_ROUNDS", 400)  # until then what is settled takes part as well
+        result = run_pytest(
+            *words, "--sizes", "10,200", "--against", "in_set", "--budget", "2", f"--run-dir={mine / 'out'}",
+            "--fail-if", "slower:100000",
+        )  # fmt: skip
     assert len(re.findall(r"(?m)^(passes|inconclusive): --fail-if slower:100000$", result.stdout)) == 1
     assert "comparing in_set with in_list, in_sorted" in result.stdout
     assert "times as fast as in_set" in result.stdout and "items/s" in result.stdout
