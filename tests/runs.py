@@ -20,7 +20,6 @@ from llama_workbench.datasets import workloads
 from llama_workbench.harness.claims.model import Claim
 from llama_workbench.harness.claims.reading import check_claim, load_dispute
 from llama_workbench.harness.evidence.evidence import evidence_from_manifest
-from llama_workbench.harness.judge import stopping
 from llama_workbench.harness.judge.parts import judge_ad_hoc, judge_claims
 from llama_workbench.harness.measure import participants
 from llama_workbench.harness.measure.groups import Processes
@@ -330,7 +329,6 @@ def short_sessions() -> Iterator[None]:
         for causes in faces("causes"):
             patch.setattr(causes, "PROCESSES", 3)
             patch.setattr(causes, "SECONDS", 0.1)
-        patch.setattr(stopping, "ENOUGH_ROUNDS", 1)
         yield
 
 

@@ -316,7 +316,7 @@ def test_large_blocks_are_asked_of_the_system_and_told(folder: Path) -> None:
     pair = "40 MB filled or zeroed"
     first, second, given = plain_pairs.PAIRS[pair]
     sides = (f"{module}:{first}", f"{module}:{second}")
-    result, _ = run(folder, Request(compare=sides, calls=(f"{module}:{given}",)), rounds=6, no_causes=True)
+    result, _ = run(folder, Request(compare=sides, calls=(f"{module}:{given}",)), rounds=12, no_causes=True)
     [experiment] = result.manifest.experiments
     assert experiment.own_processes
     plain = plain_ratio(pair, processes=2, seconds=0.2)

@@ -157,8 +157,6 @@ RENEWED = ("claims-inflated-20-50x", "layers-add-up", "weight-loading-bottleneck
 """Claims that runs keep in the form of today, as those with a document's own limit."""
 
 OF_THE_RUN = ("part", "quick", "workloads", "left_out")
-LATER = ("small",)
-"""Keys that claims have had since; they move no limit."""
 
 
 def test_claims_of_runs_have_their_speakers_and_limits_of_today() -> None:
@@ -183,5 +181,5 @@ def test_claims_of_runs_have_their_speakers_and_limits_of_today() -> None:
 
 
 def _without(part: Mapping[str, Any]) -> dict[str, Any]:
-    """A part of a claim, but for what the plan of its run chose, and what came later."""
-    return {key: value for key, value in part.items() if key not in (*OF_THE_RUN, *LATER)}
+    """A part of a claim, but for what the plan of its run chose."""
+    return {key: value for key, value in part.items() if key not in OF_THE_RUN}

@@ -106,7 +106,7 @@ def test_pytest_benchmarks_own_compare_reads_it_and_k_selects(quick, run_pytest)
         "--benchmark", *QUICK, "-k", "mask-get", "--budget=3", f"--run-dir={folder / 'again'}",
         f"--benchmark-storage=file://{folder / 'storage'}", "--benchmark-compare",
     )  # fmt: skip
-    assert again.returncode == code_by_intervals(folder / "again"), again.stdout + again.stderr
+    assert again.returncode == 0, again.stdout + again.stderr
     assert "(0001_first)" in again.stdout
     workloads = {e["workload"] for e in json.loads((folder / "again" / "verdicts.json").read_text())[0]["effects"]}
     assert workloads == {"mask-get-t128"}

@@ -212,7 +212,7 @@ def test_a_signal_ends_it_in_order_and_each_kind_of_machine_goes_on(nodes: Nodes
     process = started(folder, *words, address=nodes.cluster.address)
     until(with_rounds, "rounds")
     process.send_signal(signal.SIGTERM)  # as Ctrl-C, which a shell lets its background jobs ignore
-    said, _ = process.communicate(timeout=240)
+    said, _ = process.communicate(timeout=120)
     assert process.returncode == 2, said
     assert "what was measured is kept" in said
     assert manifest(fleet)["status"] == "interrupted"

@@ -21,7 +21,6 @@ from llama_workbench.commands.app import main
 from llama_workbench.datasets.workloads import Workload
 from llama_workbench.harness.calls.inputs import Payload
 from llama_workbench.harness.evidence.evidence import evidence_from_manifest
-from llama_workbench.harness.judge import stopping
 from llama_workbench.harness.judge.parts import judge_claims
 from llama_workbench.harness.plan.options import Options, Request, more_sides
 from llama_workbench.harness.report.outcome import command_of, compared_again
@@ -601,12 +600,10 @@ def test_the_end_of_a_session_is_the_table(
     monkeypatch.chdir(mine)
     monkeypatch.setenv("COLUMNS", "200")
     words = ("--benchmark", "--compare", "in_list", "in_set", "in_sorted", "--call", "bench.py:numbers")
-    with pytest.MonkeyPatch.context() as patch:  # over before what `run_pytest` set is set back
-        patch.setattr(stopping, "ENOUGH_ROUNDS", 400)  # until then what is settled takes part as well
-        result = run_pytest(
-            *words, "--sizes", "10,200", "--against", "in_set", "--budget", "2", f"--run-dir={mine / 'out'}",
-            "--fail-if", "slower:100000",
-        )  # fmt: skip
+    result = run_pytest(
+        *words, "--sizes", "10,200", "--against", "in_set", "--budget", "4", f"--run-dir={mine / 'out'}",
+        "--fail-if", "slower:100000",
+    )  # fmt: skip
     assert len(re.findall(r"(?m)^(passes|inconclusive): --fail-if slower:100000$", result.stdout)) == 1
     assert "comparing in_set with in_list, in_sorted" in result.stdout
     assert "times as fast as in_set" in result.stdout and "items/s" in result.stdout

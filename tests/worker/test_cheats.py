@@ -76,7 +76,7 @@ def cheated(tmp_path_factory: pytest.TempPathFactory) -> session.Result:
     request = Request(
         variants=("candle", *names), added=tuple(f"{CHEATS}:{name}" for name in names), workloads=("prefill-tiny-t16",)
     )
-    return run(tmp_path_factory.mktemp("cheated"), request, rounds=24, no_causes=True)[0]
+    return run(tmp_path_factory.mktemp("cheated"), request, rounds=40, no_causes=True)[0]
 
 
 @pytest.mark.covers("harness/examiner", "harness/calls", "harness/machine", "harness/measure", "harness/worker")

@@ -54,7 +54,7 @@ LEAST_SECONDS = 5.0
 NO_NODE_SECONDS = 30.0
 """How long work waits where no node can do it."""
 
-KIND_SECONDS, STOP_SECONDS, LOOK_SECONDS = 90.0, 120.0, 1.0
+KIND_SECONDS, STOP_SECONDS, LOOK_SECONDS = 90.0, 60.0, 1.0
 """What nodes have to say of what kind they are, and to end in order; how often the cluster is asked for nodes."""
 
 _RUN_FILE = re.compile(
