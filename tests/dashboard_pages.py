@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import sys
+import tomllib
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -127,3 +128,20 @@ def strings(content: Any) -> list[str]:
 
     walk(content)
     return found
+
+
+def theme() -> dict[str, Any]:
+    found: dict[str, Any] = tomllib.loads(APP.with_name(".streamlit").joinpath("config.toml").read_text())["theme"]
+    return found
+
+
+def contrast(a: str, b: str) -> float:
+    """WCAG 2's contrast ratio of two colours `#rrggbb`."""
+
+    def luminance(colour: str) -> float:
+        parts = [int(colour[k : k + 2], 16) / 255 for k in (1, 3, 5)]
+        linear = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts]
+        return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+    light, dark = sorted((luminance(a), luminance(b)), reverse=True)
+    return (light + 0.05) / (dark + 0.05)

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
+from conftest import Said
 from llama_workbench import ROOT
 from llama_workbench.commands.app import main
 from llama_workbench.harness.claims.reading import load_folder
-from llama_workbench.harness.plan.experiments import make_plan
-from llama_workbench.harness.plan.options import Request
 from llama_workbench.harness.report.markdown import gallery_markdown
 from llama_workbench.harness.store.verdict_schema import Effect
-from tests.runs import measurement_of
 from tests.verdicts import a_verdict, an_effect
 
 pytestmark = pytest.mark.usefixtures("warm")
@@ -32,21 +30,9 @@ def test_there_are_twelve_arguments_each_with_its_threads() -> None:
 
 @pytest.mark.covers("claims/public", "harness/calls", "harness/machine", "harness/measure", "harness/worker")
 @pytest.mark.long
-def test_both_sides_of_every_argument_give_the_same_answers(tmp_path: Path) -> None:
-    """On the first workload of each part: the others are longer inputs to the same functions."""
-
-    def shortened(part: Any) -> Any:
-        return part.model_copy(update={"workloads": part.workloads[:1]})
-
-    claims, _ = load_folder(FOLDER)
-    shorter = [claim.model_copy(update={"hypothesis": tuple(map(shortened, claim.hypothesis))}) for claim in claims]
-    measurement = measurement_of(make_plan(Request(), shorter), tmp_path)
-    with measurement.processes.running():
-        measurement.gates.pass_gates()
-    participants = measurement.participants
-    assert not participants.excluded and not any(state.excluded for state in participants.states)
-    gates = [gate for state in participants.states for gate in state.gates.values()]
-    assert len(gates) > 3 * len(claims) and all(gate.passed for gate in gates)
+def test_both_sides_of_every_argument_give_the_same_answers(run_pytest: Callable[..., Said], tmp_path: Path) -> None:
+    said = run_pytest("--benchmark", "--benchmark-disable", f"--claims-dir={FOLDER}", f"--run-dir={tmp_path / 'run'}")
+    assert said.returncode == 0, said.stdout
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,6 @@ import re
 import shutil
 import subprocess
 import sys
-import tomllib
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -31,7 +30,7 @@ from llama_workbench.harness.store.files import RunError
 from llama_workbench.harness.store.folder import RunFolder
 from llama_workbench.harness.store.passes import PHASES
 from tests import runs
-from tests.dashboard_pages import everything, open_in_app, open_page, read, strips
+from tests.dashboard_pages import contrast, everything, open_in_app, open_page, read, strips, theme
 from tests.dashboard_runs import HOSTILE, MARKUP, add_broken
 
 pytest.importorskip("streamlit", reason="the dashboard's packages are not installed")
@@ -253,23 +252,6 @@ def test_forest_in_words_says_what_the_picture_says() -> None:
 
 
 # -- colours ---------------------------------------------------------------------------------------------------------
-
-
-def theme() -> dict[str, Any]:
-    found: dict[str, Any] = tomllib.loads(APP.with_name(".streamlit").joinpath("config.toml").read_text())["theme"]
-    return found
-
-
-def contrast(a: str, b: str) -> float:
-    """WCAG 2's contrast ratio of two colours `#rrggbb`."""
-
-    def luminance(colour: str) -> float:
-        parts = [int(colour[k : k + 2], 16) / 255 for k in (1, 3, 5)]
-        linear = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts]
-        return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
-
-    light, dark = sorted((luminance(a), luminance(b)), reverse=True)
-    return (light + 0.05) / (dark + 0.05)
 
 
 @pytest.mark.parametrize(("name", "palette"), [("light", colours.LIGHT), ("dark", colours.DARK)])

@@ -22,7 +22,7 @@ from llama_workbench.harness.session.judging import rejudge
 from llama_workbench.harness.spec.words import SessionExit
 from llama_workbench.harness.store.folder import RunFolder
 from llama_workbench.harness.store.forms import plain
-from tests.runs import code_by_intervals, short_sessions
+from tests.runs import short_sessions
 from tests.unchanged import SESSIONS
 
 pytestmark = [pytest.mark.covers(*SESSIONS), pytest.mark.usefixtures("warm")]  # for sessions within this process

@@ -489,12 +489,12 @@ def of_functions(folder: Path) -> dict[str, Any]:
     return {"workloads": (work,), "pairs": pairs, "functions": functions, "called": called}
 
 
-def assert_counted(records: Sequence[dict[str, Any]], *, library: str) -> None:
+def assert_counted(records: Sequence[dict[str, Any]], libraries: set[str]) -> None:
     once, same, twice, wrong = records
     for record in (once, same, twice):
         assert record["reason"] is None and (record["calls"], record["inputs"]) == (400, counting.INPUTS)
-        assert record["versions"].keys() == {"python", "valgrind", library}
-        assert bool(record["capability"]) == (library == "torch")
+        assert record["versions"].keys() == {"python", "valgrind", *libraries}
+        assert bool(record["capability"]) == ("torch" in libraries)
     assert same["instructions"] == pytest.approx(once["instructions"], rel=2e-3)
     assert 1.1 < twice["instructions"] / once["instructions"] < 2.1
     assert "instructions" not in wrong and "gives another answer" in wrong["reason"]
@@ -506,20 +506,19 @@ def assert_counted(records: Sequence[dict[str, Any]], *, library: str) -> None:
 def test_a_real_count_repeats_and_an_identical_copy_has_the_same(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """One process under callgrind, with all that may become of its children, and functions beside models."""
+    """One process under callgrind, with all that may become of its children."""
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     cache = cache_directory()
     folder = synthesize(geometries.get("tiny"), seed=0, cache=cache)
     copies = ("team005_proposal@copy", "team005_proposal@aa")
     names = ("raises", "team005_proposal", *copies, "team006_before", "hangs", "kills")
     added = {name: source.parse(f"{OUTSIDE}:{name}", option="x") for name in ("raises", "hangs", "kills")}
-    told, beside = Quiet(), of_functions(tmp_path)
-    beside["workloads"] = (workloads.get(PREFILL), *beside["workloads"])
-    beside["pairs"] = (*((PREFILL, name) for name in names), *beside["pairs"])
-    wanted = Wanted(folder, added=added, seed=0, limits={(PREFILL, "hangs"): 5.0}, **beside)
+    pairs = tuple((PREFILL, name) for name in names)
+    told = Quiet()
+    wanted = Wanted(folder, (workloads.get(PREFILL),), pairs, added, 0, limits={(PREFILL, "hangs"): 5.0})
     records = count(wanted, cache=cache, log=tmp_path / "log", step=told.step)
-    raised, ours, copy, third, other, hung, killed, *functions = records
-    assert [record["variant"] for record in records] == [*names, *SIDES]
+    raised, ours, copy, third, other, hung, killed = records
+    assert [record["variant"] for record in records] == [*names]
     for record in (ours, copy, third, other):
         assert record["reason"] is None and record["calls"] > 0 and record["instructions"] > 100_000
         assert sum(record["by"].values()) == pytest.approx(record["instructions"])
@@ -532,16 +531,16 @@ def test_a_real_count_repeats_and_an_identical_copy_has_the_same(
     assert other["instructions"] > 1.01 * ours["instructions"] and other["again"] is None
     for record, said in ((raised, "RuntimeError"), (hung, "hangs: no count in 5 s"), (killed, "SIGKILL")):
         assert "instructions" not in record and said in record["reason"]
-    assert_counted(functions, library="torch")
     assert told.steps[-1][1] == 1 and not alive(f"{tmp_path}/workbench-count-")
 
 
 @pytest.mark.covers("harness/calls", "harness/slices/instructions", "harness/worker")
 @NEEDS_VALGRIND
-def test_functions_are_counted_without_torch_where_they_use_none(tmp_path: Path) -> None:
-    wanted = Wanted(None, added={}, seed=0, torch=False, **of_functions(tmp_path))
+@pytest.mark.parametrize("torch", [False, pytest.param(True, marks=pytest.mark.long)])
+def test_functions_are_counted_without_torch_where_they_use_none(tmp_path: Path, torch: bool) -> None:
+    wanted = Wanted(None, added={}, seed=0, torch=torch, **of_functions(tmp_path))
     records = count(wanted, cache=cache_directory(), log=tmp_path / "log", step=Quiet().step)
-    assert_counted(records, library="numpy")
+    assert_counted(records, {"numpy", *["torch"] * torch})
     assert records[0]["again"] == pytest.approx(records[0]["instructions"], rel=2e-3)
 
 

@@ -17,7 +17,7 @@ from llama_workbench.harness.store.folder import RunFolder
 from llama_workbench.harness.store.passes import Memory
 from llama_workbench.harness.store.verdict_schema import Effect
 from tests import runs
-from tests.dashboard_pages import alts, everything, open_page, texts
+from tests.dashboard_pages import alts, contrast, everything, open_page, texts, theme
 from tests.dashboard_runs import HOSTILE, MARKUP, a_sweep
 from tests.verdicts import an_effect
 
@@ -85,11 +85,12 @@ def test_memory_of_any_size_has_few_ticks(size: int | None) -> None:
     assert all(0 <= tick <= (size or 0) for tick in figure.layout.xaxis.tickvals)
 
 
-@pytest.mark.parametrize("palette", [colours.LIGHT, colours.DARK], ids=["light", "dark"])
-def test_names_and_amounts_at_bars_bring_their_background(palette: colours.Palette) -> None:
+@pytest.mark.parametrize(("name", "palette"), [("light", colours.LIGHT), ("dark", colours.DARK)])
+def test_names_and_amounts_at_bars_bring_their_background(name: str, palette: colours.Palette) -> None:
     """Streamlit does not run the page again when the browser turns dark: text alone would vanish until it does."""
     for note in sweeps.bars([a_memory("a", 1, 1, 1, "")], "cache_bytes", "Kept", "a", palette).layout.annotations:
-        assert note.bgcolor == palette.page and note.font.color == palette.text
+        assert note.bgcolor == theme()[name]["backgroundColor"]
+        assert contrast(note.font.color, note.bgcolor) >= 4.5
 
 
 @pytest.mark.parametrize("text", [HOSTILE, MARKUP, "%{customdata}", "a & b < c"])
