@@ -11,7 +11,6 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -475,31 +474,6 @@ def test_nothing_is_left_of_a_count_that_is_ended(tmp_path: Path, by: signal.Sig
     assert not left
 
 
-SIDES = {"sorts": "sorts", "again": "sorts", "twice": "sorts_twice", "wrong": "drops_one"}
-"""A function, itself once more, one that does more, and a wrong one."""
-
-
-def of_functions(folder: Path) -> dict[str, Any]:
-    """What a count of them wants."""
-    (folder / "mine.py").write_text(FUNCTIONS)
-    work = Workload(name="words", kind="call", geometry="", tokens=1, payload="mine.py:words", description="words")
-    functions = {name: source.parse(f"{folder}/mine.py:{each}", option="x") for name, each in SIDES.items()}
-    called = {work.name: (Call(functions["sorts"], source.parse(f"{folder}/mine.py:words", option="x")), 400)}
-    pairs = tuple((work.name, name) for name in functions)
-    return {"workloads": (work,), "pairs": pairs, "functions": functions, "called": called}
-
-
-def assert_counted(records: Sequence[dict[str, Any]], libraries: set[str]) -> None:
-    once, same, twice, wrong = records
-    for record in (once, same, twice):
-        assert record["reason"] is None and (record["calls"], record["inputs"]) == (400, counting.INPUTS)
-        assert record["versions"].keys() == {"python", "valgrind", *libraries}
-        assert bool(record["capability"]) == ("torch" in libraries)
-    assert same["instructions"] == pytest.approx(once["instructions"], rel=2e-3)
-    assert 1.1 < twice["instructions"] / once["instructions"] < 2.1
-    assert "instructions" not in wrong and "gives another answer" in wrong["reason"]
-
-
 @pytest.mark.covers("harness/calls", "harness/slices/instructions", "harness/worker")
 @pytest.mark.long
 @NEEDS_VALGRIND
@@ -538,10 +512,22 @@ def test_a_real_count_repeats_and_an_identical_copy_has_the_same(
 @NEEDS_VALGRIND
 @pytest.mark.parametrize("torch", [False, pytest.param(True, marks=pytest.mark.long)])
 def test_functions_are_counted_without_torch_where_they_use_none(tmp_path: Path, torch: bool) -> None:
-    wanted = Wanted(None, added={}, seed=0, torch=torch, **of_functions(tmp_path))
-    records = count(wanted, cache=cache_directory(), log=tmp_path / "log", step=Quiet().step)
-    assert_counted(records, {"numpy", *["torch"] * torch})
-    assert records[0]["again"] == pytest.approx(records[0]["instructions"], rel=2e-3)
+    """A function, itself once more, one that does more, and a wrong one."""
+    (tmp_path / "mine.py").write_text(FUNCTIONS)
+    work = Workload(name="words", kind="call", geometry="", tokens=1, payload="mine.py:words", description="words")
+    sides = {"sorts": "sorts", "again": "sorts", "twice": "sorts_twice", "wrong": "drops_one"}
+    functions = {name: source.parse(f"{tmp_path}/mine.py:{each}", option="x") for name, each in sides.items()}
+    called = {work.name: (Call(functions["sorts"], source.parse(f"{tmp_path}/mine.py:words", option="x")), 400)}
+    wanted = Wanted(None, (work,), tuple((work.name, name) for name in functions), {}, 0, functions, called, torch)
+    once, same, twice, wrong = count(wanted, cache=cache_directory(), log=tmp_path / "log", step=Quiet().step)
+    for record in (once, same, twice):
+        assert record["reason"] is None and (record["calls"], record["inputs"]) == (400, counting.INPUTS)
+        assert record["versions"].keys() == {"python", "valgrind", "numpy", *["torch"] * torch}
+        assert bool(record["capability"]) == torch
+    assert once["again"] == pytest.approx(once["instructions"], rel=2e-3)
+    assert same["instructions"] == pytest.approx(once["instructions"], rel=2e-3)
+    assert 1.1 < twice["instructions"] / once["instructions"] < 2.1
+    assert "instructions" not in wrong and "gives another answer" in wrong["reason"]
 
 
 def test_outside_of_valgrind_nobody_takes_a_request() -> None:
