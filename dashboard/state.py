@@ -24,7 +24,7 @@ from .views import data, entries
 
 T = TypeVar("T")
 
-THREAD = ("run", "claim", "part", "workload")
+THREAD = ("run", "claim", "part", "workload", "talk")
 """The choices that all pages share."""
 
 

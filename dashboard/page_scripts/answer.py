@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import streamlit as st
 
 from llama_workbench.dashboard import state, words
-from llama_workbench.dashboard.sections import blocks, strips
+from llama_workbench.dashboard.sections import blocks, measuring, strips
 from llama_workbench.dashboard.sections import claim as section
 from llama_workbench.dashboard.views import data, outcomes
 from llama_workbench.harness.report.comparison import Screen
@@ -80,7 +80,7 @@ def show_comparisons(opened: state.Opened) -> bool:
     for claim, screens in compared:
         if screens:
             with columns[id(screens[-1])]:
-                blocks.command(outcomes.reproduce(opened.run, claim))
+                measuring.command(outcomes.reproduce(opened.run, claim))
                 with st.container(horizontal=True):
                     blocks.link(strips.PAGE, "All its evidence", "arrow_forward", section.link(opened.name, claim))
                     section.download(opened.run, claim)

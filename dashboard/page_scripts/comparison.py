@@ -12,7 +12,7 @@ import pandas as pd
 import streamlit as st
 
 from llama_workbench.dashboard import state, words
-from llama_workbench.dashboard.sections import blocks, head, sides
+from llama_workbench.dashboard.sections import blocks, head, measuring, sides
 from llama_workbench.dashboard.sections import claim as section
 from llama_workbench.dashboard.views import data, forest, outcomes, samples
 from llama_workbench.harness.metrics.base import FINDINGS
@@ -26,6 +26,7 @@ from llama_workbench.harness.store.verdict_schema import Effect
 
 
 def main() -> None:
+    blocks.fetch_plotly()
     opened = section.open_claims("Comparison")
     if opened is None:
         return
@@ -228,12 +229,12 @@ def show_how(opened: state.Opened, claim: data.Claim) -> None:
     left, right = st.columns(2, gap="large")
     with left:
         st.caption("Measure this again")
-        blocks.command(outcomes.reproduce(run, claim))
+        measuring.command(outcomes.reproduce(run, claim))
         if cost := outcomes.cost(claim):
             blocks.caption(f"To settle it: {cost}.")
         if command := outcomes.go_on(run, claim):
             st.caption("Go on with this run, on its machine, until the claim is settled")
-            blocks.command(command)
+            measuring.command(command, "Go on")
         section.download(run, claim)
         if run.manifest.command:
             st.caption("This run was made by")

@@ -8,7 +8,7 @@ from urllib.parse import quote
 import streamlit as st
 
 from llama_workbench.dashboard import state, words
-from llama_workbench.dashboard.sections import blocks, course, head, trust
+from llama_workbench.dashboard.sections import blocks, course, head, measuring, trust
 from llama_workbench.dashboard.views import entries
 from llama_workbench.harness.baselines.regressions import Row, RunComparison
 from llama_workbench.harness.baselines.text import change_text, notes_on, side_text
@@ -20,6 +20,8 @@ VIEWS = {"list": "All runs", "two": "Two runs", "history": "Over time", "trust":
 
 
 def main() -> None:
+    if st.query_params.get("show") in ("history", "trust"):
+        blocks.fetch_plotly()
     top = st.container()
     view = state.choose("Show", VIEWS, "show", widget=blocks.segments, label_visibility="collapsed")
     if view in ("list", "history"):
@@ -62,7 +64,8 @@ def show_list(listed: Sequence[entries.Entry]) -> None:
         "machine": st.column_config.TextColumn(width="medium"),
     }
     blocks.table(rows, "All runs, newest first, with what they compared and what came out", columns=columns)
-    blocks.caption("Keep a run to compare with: workbench baseline save RUN NAME.")
+    blocks.caption("Keep a run to compare with: workbench baseline save RUN NAME. Measure the claims that ship here:")
+    measuring.command("pytest --benchmark")
 
 
 # -- two runs ----------------------------------------------------------------------------------------------------------

@@ -37,6 +37,14 @@ def component(name: str, script: Path) -> Callable[..., Any]:
 
 
 _SVG = component("svg", Path(__file__).with_name("svg.js"))
+_PLOTLY = component("plotly", Path(__file__).with_name("plotly.js"))
+
+
+def fetch_plotly() -> None:
+    """Have the browser fetch and compile the library that draws figures while the page is still being made: it is by
+    far the largest part of a page that has one, and Streamlit asks for it only with the first figure."""
+    if files := list(Path(st.__file__).with_name("static").glob("static/js/PlotlyChart.*.js")):
+        _PLOTLY(data={"file": files[0].name}, key="plotly", height="content")
 
 
 def name_tab(text: str) -> None:
@@ -71,7 +79,9 @@ def folded(label: str, name: str, show: Callable[[], None]) -> None:
 
 def plot(figure: go.Figure, alt: str, key: str) -> None:
     """A figure, with its content in words for those who do not see it."""
-    st.plotly_chart(figure, config={"displayModeBar": False, "scrollZoom": False}, alt=alt, key=key)
+    saved = {"format": "svg", "filename": key}
+    config = {"modeBarButtons": [["toImage"]], "displaylogo": False, "scrollZoom": False, "toImageButtonOptions": saved}
+    st.plotly_chart(figure, config=config, alt=alt, key=key)
 
 
 def forest_plot(
@@ -87,7 +97,8 @@ def forest_plot(
     if claim.effects:
         svg = forest_svg(claim, floors or {}, state.colours(), heading=heading)
         alt = front + forest.in_words(claim, floors or {})
-        _SVG(data={"svg": svg, "alt": alt}, key=key, height="content")
+        shown = {"svg": svg, "alt": alt, "name": key, "page": state.colours().page}
+        _SVG(data=shown, key=key, height="content")
 
 
 def say(text: object) -> None:

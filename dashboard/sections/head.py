@@ -20,10 +20,13 @@ from llama_workbench.harness.store.files import RunError
 from .. import state, words
 from ..export.evidence import STYLE
 from ..views import data, entries, samples
-from . import blocks
+from . import blocks, measuring
 
 REFRESH_SECONDS = 5.0
 """Between two looks at runs that are being measured."""
+
+TALK = "talk"
+"""In the URL: the page is shown to a room."""
 
 FEWEST = 4  # headings, from which on a page has contents
 
@@ -32,6 +35,8 @@ def begin() -> DeltaGenerator:
     """The page's style, and the place of its contents."""
     st.html(Path(__file__).with_name("page.css"))
     st.html(STYLE)
+    if TALK in st.query_params:
+        st.html(Path(__file__).with_name("talk.css"))
     return st.container(key="contents")
 
 
@@ -80,6 +85,7 @@ def open_run(title: str, *, over_machines: bool = False) -> state.Opened | None:
 @st.fragment(run_every=REFRESH_SECONDS)
 def show_going_on() -> None:
     """A line for each run that is being measured now, which keeps itself up to date; other runs are shown meanwhile."""
+    measuring.show()
     if isinstance(state.results(), Path):
         for run in entries.going_on(state.all_entries()):
             intervals = [
@@ -138,6 +144,15 @@ def _show_address() -> None:
         with st.popover("", icon=":material/link:", help="A link to what this page shows"):
             chosen = [(name, value) for name in st.query_params for value in st.query_params.get_all(name)]
             st.code(f"{page}?{urlencode(chosen)}", language=None)
+            st.session_state[TALK] = TALK in st.query_params
+            st.toggle("For a talk: larger, without menu and small print", key=TALK, on_change=_turn_talk)
+
+
+def _turn_talk() -> None:
+    if st.session_state[TALK]:
+        st.query_params[TALK] = "on"
+    else:
+        st.query_params.pop(TALK, None)
 
 
 def _show_run(name: str, run: data.Run, place: DeltaGenerator) -> None:
@@ -163,7 +178,7 @@ def show_first_run(results: Path | str) -> None:
     blocks.say("There is no run to show yet. Make the first one (about ten minutes on two cores):")
     blocks.command("make bench")
     blocks.say("or, in an environment that has the workbench:")
-    blocks.command("pytest --benchmark")
+    measuring.command("pytest --benchmark")
     blocks.caption(f"Looked in {results}. To look elsewhere: set WORKBENCH_RESULTS or pass")
     blocks.command("streamlit run dashboard/app.py -- --results PATH")
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from functools import partial
 
 import numpy as np
 import pandas as pd
@@ -39,6 +40,10 @@ def show_times(opened: state.Opened, effect: Effect) -> None:
     if times and all(map(len, times.values())):
         blocks.plot(distributions(times, state.colours()), distributions_text(times), "times")
         st.caption("A dot is the median time of a call in one process, on this machine. The line is their median.")
+        with st.popover("Save the samples", icon=":material/download:", type="tertiary"):
+            for kind in ("CSV", "Parquet"):
+                content = partial(samples.samples_file, opened.run, *asked, kind)
+                st.download_button(kind, content, f"samples.{kind.lower()}", on_click="ignore")
 
 
 def show_rounds_of_claim(opened: state.Opened, claim: data.Claim, effect: Effect) -> None:

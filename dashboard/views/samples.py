@@ -149,6 +149,13 @@ def process_times_ns(run: data.Run, workload: str, sides: Collection[str]) -> di
     }
 
 
+def samples_file(run: data.Run, workload: str, sides: Collection[str], kind: str) -> bytes:
+    """The samples of these variants on a workload, a row a sample, as a file to keep. kind: "CSV" or "Parquet"."""
+    frame = RunFolder(run.path).read_samples(sides).where(workload=workload).frame()
+    content: bytes = frame.to_parquet(index=False) if kind == "Parquet" else frame.to_csv(index=False).encode()
+    return content
+
+
 def call_ns(run: data.Run, workload: str, variant: str) -> float | None:
     """The time of a call in the rounds, as every page tells it: that of the workload's baseline, and of another
     variant what its ratio makes of that. None where the two shared no rounds, or these cannot be read."""

@@ -19,6 +19,8 @@ import typer
 
 from .shared import MACHINE, MOST_USED, Failure, Listed, write
 
+LOCAL = ("localhost", "127.0.0.1", "::1")
+
 WAIT_SECONDS = 60.0
 """For the server, before the browser is opened."""
 
@@ -28,8 +30,16 @@ def dashboard(
     results: Annotated[
         str, typer.Option(metavar="PATH", help="Folder or URL of the runs. [default: ./results, or the folder of RUN]")
     ] = "",
+    host: Annotated[
+        str,
+        typer.Option(metavar="HOST", help="Address to listen at; 0.0.0.0: others can open the pages as well."),
+    ] = "localhost",
     port: Annotated[int, typer.Option(metavar="PORT", min=0, help="Port on this machine; 0: a free one.")] = 0,
     browser: Annotated[bool, typer.Option(help="Open a browser, if there is one.")] = True,
+    allow_measuring: Annotated[
+        bool,
+        typer.Option("--allow-measuring", help="Let the pages start runs: each shows the command beside its button."),
+    ] = False,
 ) -> None:
     """Show runs in a browser: verdicts, samples, flame graphs and history. Ctrl-C ends it.
 
@@ -39,24 +49,33 @@ def dashboard(
       workbench dashboard results/runs/ID        that run
       workbench dashboard --no-browser           print the address and open nothing
       workbench dashboard --results s3://bucket/runs
+      workbench dashboard --allow-measuring      measure again, or go on with a run, by a click
+      workbench dashboard --host 0.0.0.0         others on this network can open it too
     """
     from llama_workbench.dashboard import __file__ as package
     from llama_workbench.harness.machine.extras import lacking
 
     if missing := lacking("dashboard"):
         raise Failure(f"the dashboard cannot be shown: {missing}")
+    if allow_measuring and host not in LOCAL:
+        raise Failure(f"--allow-measuring would let everyone who reaches {host} start programs here: leave out --host")
     folder, name = _places(run, results)
     if not port:
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            port = probe.getsockname()[1]
-    address = f"http://localhost:{port}/" + (f"?run={quote(name, safe='')}" if name else "")
+        try:
+            with socket.socket() as probe:
+                probe.bind((host, 0))
+                port = probe.getsockname()[1]
+        except OSError as error:
+            raise Failure(f"--host {host} is no address of this machine ({error.strerror})") from error
+    shown = socket.gethostname() if host == "0.0.0.0" else host
+    address = f"http://{shown}:{port}/" + (f"?run={quote(name, safe='')}" if name else "")
     app = Path(package).with_name("app.py")
-    words = ["--server.headless=true", "--server.address=localhost", "--server.showEmailPrompt=false"]
+    words = ["--server.headless=true", f"--server.address={host}", "--server.showEmailPrompt=false"]
     words += [f"--server.port={port}", "--browser.gatherUsageStats=false", str(app), "--", "--results", folder]
+    words += ["--allow-measuring"] if allow_measuring else []
     write(f"{address}  (Ctrl-C ends it)\n")
     if browser:
-        threading.Thread(target=_open_browser, args=(port, address), daemon=True).start()
+        threading.Thread(target=_open_browser, args=(address,), daemon=True).start()
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # `kill` ends it as Ctrl-C does, and the server with it
     with subprocess.Popen([sys.executable, "-m", "streamlit", "run", *words], env=dict(os.environ)) as server:
         try:
@@ -84,12 +103,12 @@ def _places(run: str, results: str) -> tuple[str, str]:
     return results or str(home.parent), prefix + path.name
 
 
-def _open_browser(port: int, address: str) -> None:
+def _open_browser(address: str) -> None:
     """Once the server answers."""
     end = time.monotonic() + WAIT_SECONDS
     while time.monotonic() < end:
         try:
-            urllib.request.urlopen(f"http://localhost:{port}/_stcore/health", timeout=1).close()
+            urllib.request.urlopen(f"{address.partition('?')[0]}_stcore/health", timeout=1).close()
         except OSError:
             time.sleep(0.2)
         else:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,7 +10,9 @@ from typing import TYPE_CHECKING, Literal, Protocol
 from urllib.parse import parse_qs, urlencode, urlsplit
 
 import pytest
+from PIL import Image, ImageColor
 
+from llama_workbench.dashboard.export.svg import DARK
 from llama_workbench.dashboard.export.viewer import installed_folder
 from llama_workbench.dashboard.words import WORD_JOINER
 from tests import runs
@@ -283,6 +286,40 @@ def test_a_card_opens_by_keyboard(visit: Visit) -> None:
     told = page.locator('[data-testid="stPopoverBody"]')
     told.get_by_text("workload prefill-7b-1layer-t128").wait_for()
     assert "One Cache" in told.inner_text() or "masks in each Attention" in told.inner_text()
+
+
+def test_a_picture_is_saved_as_svg_and_png(visit: Visit) -> None:
+    page = visit("comparison?run=plain&claim=mask-caching-helps", scheme="dark")
+    forest, saved = page.locator(".st-key-forest .svg"), {}
+    for kind in ("SVG", "PNG"):
+        forest.hover()
+        with page.expect_download() as download:
+            forest.get_by_role("button", name=kind).click()
+        saved[download.value.suggested_filename] = Path(download.value.path()).read_bytes()
+    assert [*saved] == ["forest.svg", "forest.png"] and saved["forest.svg"].startswith(b"<svg")
+    image, shown = (
+        Image.open(io.BytesIO(saved["forest.png"])).convert("RGB"),
+        forest.locator("svg").first.bounding_box(),
+    )
+    assert shown and image.size == (2 * round(shown["width"]), 2 * round(shown["height"]))
+    assert image.getpixel((0, 0)) == ImageColor.getrgb(DARK.page) and len(image.getcolors(1 << 24)) > 20
+
+
+def test_a_page_for_a_talk_is_larger_and_shows_the_answer_alone(visit: Visit) -> None:
+    page = visit("comparison?run=plain&claim=mask-caching-helps")
+    title, menu = page.locator("#answer"), page.locator('[data-testid="stHeader"]')
+    before = title.bounding_box()
+    assert before and menu.is_visible() and page.locator(".st-key-run").is_visible()
+    turn = page.locator('[data-testid="stPopoverBody"]').get_by_text("For a talk")
+    page.locator('[data-testid="stPopover"] button').first.click()
+    turn.click()
+    menu.wait_for(state="hidden")
+    after = title.bounding_box()
+    assert after and after["height"] > 1.3 * before["height"] and not page.locator(".st-key-run").is_visible()
+    assert parse_qs(urlsplit(page.url).query)["talk"] == ["on"]
+    turn.click()
+    menu.wait_for()
+    assert "talk" not in parse_qs(urlsplit(page.url).query)
 
 
 def test_lines_have_about_75_letters(visit: Visit) -> None:

@@ -14,6 +14,7 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 
 from llama_workbench.commands import dashboard
+from llama_workbench.commands.shared import Failure
 from llama_workbench.harness.store.files import RunError
 from tests.runs import write_run
 
@@ -31,6 +32,13 @@ def test_a_run_is_named_as_the_pages_link_to_it(tmp_path: Path, monkeypatch: pyt
     assert dashboard._places("s3://bucket/runs/one", "") == ("s3://bucket/runs/one", "")
     with pytest.raises(RunError, match="four"):
         dashboard._places("four", "")
+
+
+def test_a_host_that_is_not_this_machine_is_refused_and_so_is_measuring_for_others() -> None:
+    with pytest.raises(Failure, match=r"--host 203\.0\.113\.7 is no address of this machine"):  # kept for documents
+        dashboard.dashboard(host="203.0.113.7")
+    with pytest.raises(Failure, match="leave out --host"):
+        dashboard.dashboard(host="0.0.0.0", allow_measuring=True)
 
 
 @pytest.mark.parametrize("asked", [signal.SIGINT, signal.SIGTERM])
