@@ -104,6 +104,7 @@ def computed(opened: Opened, compute: Callable[..., T], *arguments: Hashable, _g
 
 
 _KEPT, _PAGE, _BROUGHT, _HEADINGS = "kept choices", "page shown", "choices brought along", "headings"  # in the session
+_KEYS = "number of keys"
 
 
 def keep_thread(page: str) -> None:
@@ -118,12 +119,18 @@ def keep_thread(page: str) -> None:
         own = {*here, "part"} if "claim" in here else {*here}
         brought = {name: value for name, value in kept.items() if name not in own}
         st.query_params.update(brought)
-    st.session_state.update({_KEPT: here | brought, _PAGE: page, _BROUGHT: tuple(brought), _HEADINGS: {}})
+    st.session_state.update({_KEPT: here | brought, _PAGE: page, _BROUGHT: tuple(brought), _HEADINGS: {}, _KEYS: 0})
 
 
 def add_heading(title: str, anchor: str) -> None:
     """Remember a heading of the page that is drawn."""
     st.session_state.setdefault(_HEADINGS, {})[anchor] = title
+
+
+def own_key(kind: str) -> str:
+    """A key for one more part of this kind: two that say the same need one each."""
+    st.session_state[_KEYS] = number = st.session_state.get(_KEYS, 0) + 1
+    return f"{kind} {number}"
 
 
 def headings() -> Mapping[str, str]:

@@ -80,7 +80,7 @@ def everything(app: AppTest) -> str:
     parts += [option for widget in [*app.radio, *app.selectbox] for option in widget.options]
     parts += [table.value.to_string() for table in [*app.table, *app.dataframe]]
     parts += [element.label for element in app.expander]
-    parts += [string for drawn in strips(app).values() for string in strings(drawn)]
+    parts += [string for drawn in [*strips(app).values(), *commands(app)] for string in strings(drawn)]
     return read("\n".join(parts))
 
 
@@ -93,6 +93,12 @@ def strips(app: AppTest) -> dict[str, Any]:
     """What the first page's component was given: "answer" and "claims"."""
     given = [json.loads(component.proto.json) for component in app.get("bidi_component")]
     return {each["kind"]: each for each in given if "kind" in each}
+
+
+def commands(app: AppTest) -> list[str]:
+    """The commands to copy."""
+    given = [json.loads(component.proto.json) for component in app.get("bidi_component")]
+    return [each["command"] for each in given if "command" in each]
 
 
 def alts(app: AppTest) -> list[str]:

@@ -26,7 +26,6 @@ from llama_workbench.harness.store.verdict_schema import Effect
 
 
 def main() -> None:
-    blocks.fetch_plotly()
     opened = section.open_claims("Comparison")
     if opened is None:
         return

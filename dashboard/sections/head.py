@@ -143,7 +143,7 @@ def _show_address() -> None:
     if page := st.context.url:
         with st.popover("", icon=":material/link:", help="A link to what this page shows"):
             chosen = [(name, value) for name in st.query_params for value in st.query_params.get_all(name)]
-            st.code(f"{page}?{urlencode(chosen)}", language=None)
+            blocks.command(f"{page}?{urlencode(chosen)}")
             st.session_state[TALK] = TALK in st.query_params
             st.toggle("For a talk: larger, without menu and small print", key=TALK, on_change=_turn_talk)
 

@@ -118,4 +118,4 @@ def show() -> None:
         st.button("Stop, and keep what was measured", icon=":material/stop:", on_click=now.stop)
     elif now.process.returncode not in (0, 1) and not now.stopped:
         blocks.warn(f"It ended with exit code {now.process.returncode}. What it printed last:")
-        st.code("\n".join([now.command, *lines]), language=None, wrap_lines=True)
+        blocks.command("\n".join([now.command, *lines]))

@@ -30,7 +30,7 @@ from llama_workbench.harness.store.files import RunError
 from llama_workbench.harness.store.folder import RunFolder
 from llama_workbench.harness.store.passes import PHASES
 from tests import runs
-from tests.dashboard_pages import contrast, everything, open_in_app, open_page, read, strips, theme
+from tests.dashboard_pages import commands, contrast, everything, open_in_app, open_page, read, strips, theme
 from tests.dashboard_runs import HOSTILE, MARKUP, add_broken
 
 pytest.importorskip("streamlit", reason="the dashboard's packages are not installed")
@@ -754,7 +754,7 @@ def test_a_killed_run_says_how_to_judge_it(page: Any, home: Path) -> None:
     app = page(home, run="killed")
     assert not app.exception
     assert "was killed and has no verdicts yet" in app.info[0].value
-    assert app.code[0].value == f"workbench judge {home / 'runs' / 'killed'}"
+    assert commands(app)[0] == f"workbench judge {home / 'runs' / 'killed'}"
 
 
 def test_folders_that_are_no_runs_are_named_with_the_reason(page: Any, home: Path) -> None:
@@ -768,7 +768,7 @@ def test_folders_that_are_no_runs_are_named_with_the_reason(page: Any, home: Pat
 def test_an_empty_results_folder_shows_how_to_make_the_first_run(page: Any, tmp_path: Path) -> None:
     app = page(tmp_path)
     assert not app.exception
-    assert [block.value for block in app.code][:2] == ["make bench", "pytest --benchmark"]
+    assert commands(app)[:2] == ["make bench", "pytest --benchmark"]
     assert not app.selectbox and not strips(app)
 
 

@@ -42,7 +42,7 @@ from llama_workbench.harness.store.passes import Profile
 from llama_workbench.harness.worker.looks import median_error
 from studies import dashboard_speed
 from tests import runs
-from tests.dashboard_pages import read
+from tests.dashboard_pages import commands, read
 from tests.dashboard_runs import HOSTILE, MARKUP, folded
 
 APP = ROOT / "dashboard" / "app.py"
@@ -387,8 +387,8 @@ def drawn(app: AppTest) -> dict[str, Any]:
 
 
 def said(app: AppTest) -> str:
-    elements = [*app.markdown, *app.caption, *app.text, *app.code]
-    return read("\n".join(str(element.value) for element in elements))
+    elements = [*app.markdown, *app.caption, *app.text]
+    return read("\n".join([*(str(element.value) for element in elements), *commands(app)]))
 
 
 def test_both_sides_with_samples_rate_and_error(page: Any, home: Path) -> None:

@@ -236,7 +236,7 @@ def _show_raw(run: data.Run, workload: str, sides: Sequence[str]) -> None:
         folder = viewer.installed_folder()
         if folder is None:
             st.text("speedscope, which opens such a file here in the page, is not installed. This command installs it:")
-            st.code("workbench speedscope", language="bash")
+            blocks.command("workbench speedscope")
             return
         try:
             page = viewer.document(folder, text, name)
