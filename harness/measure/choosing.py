@@ -6,7 +6,7 @@ import math
 import os
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import partial, reduce
 from typing import NamedTuple, Protocol
 
 from llama_workbench.datasets.lengths import least_calls
@@ -246,14 +246,19 @@ def pace_of(open_: Sequence[Open], seconds_left: float) -> float:
 HEADLINE_FACTOR = 2.0
 """What a verdict of a headline claim may cost, against one of another claim."""
 
+OTHERS_FACTOR = 1.25
+"""So many times what they should take is left for the first intervals of what the first screen does not ask for: one
+that knows its questions to a per mille, and of most other claims nothing, would be no run of all claims."""
+
 
 def next_to_measure(open_: Sequence[Open], seconds_left: float) -> Open:
     """What is measured next.
 
     First what the first screen asks for: what has no interval yet, headlines and then the least time for each effect
-    first; then, until each is known well enough, what had the fewest processes. After that the same of other
-    effects that have no interval yet, and of those that early looks have not settled: theirs are for large differences
-    alone, and tell nothing else. Then what completes the verdict that costs least: with all other effects that
+    first; then, until each is known well enough or all other first intervals need the time that is left, what had the
+    fewest processes. After that the same of other effects that have no interval yet, and of those that early looks
+    have not settled: theirs are for large differences alone, and tell nothing else. Then what completes the verdict
+    that costs least: with all other effects that
     it waits for, and with what these have had. (An effect on its limit always seems to need a little more; so it
     gives way once it has had more than others need.) A headline may cost HEADLINE_FACTOR times as much. Then the
     intervals of controls, and those of settled effects that are still wide. What the time that is left will not
@@ -281,13 +286,16 @@ def next_to_measure(open_: Sequence[Open], seconds_left: float) -> Open:
         return left > seconds_left, (left + had) / weight
 
     begun = _in_time(open_, seconds_left)
+    of_others = [entry for entry in open_ if id(entry[1]) in begun and entry[1].asked is None]
+    is_late = OTHERS_FACTOR * reduce(FirstIntervals.plus, of_others, FirstIntervals()).seconds() > seconds_left
 
-    def order(entry: Open) -> tuple[int, bool, float, float]:
+    def order(entry: Open) -> tuple[float, bool, float, float]:
         state, remaining = entry
         seconds = remaining.rounds_next * round_seconds(state, remaining.pair)
         in_time, later, asked = seconds <= seconds_left, not remaining.headline, remaining.asked
         if remaining.early and remaining.effects:
-            tier = 8 if id(remaining) not in begun else 2 if asked is None else 0
+            others = 0.5 if is_late else 2
+            tier = 8 if id(remaining) not in begun else others if asked is None else 0
             return tier, later, seconds / remaining.effects, state.seconds
         if asked is not None:
             return 1, False, asked, seconds

@@ -18,6 +18,7 @@ from llama_workbench.harness.evidence.effect import ALPHA
 from llama_workbench.harness.evidence.evidence import Design
 from llama_workbench.harness.judge.stopping import ENOUGH_ROUNDS, StoppingRule
 from llama_workbench.harness.measure.choosing import (
+    OTHERS_FACTOR,
     FirstIntervals,
     Remaining,
     Wait,
@@ -102,6 +103,16 @@ def test_what_the_first_screen_asks_for_is_known_well_before_others_have_an_inte
     assert next_to_measure([*open_[:2], (asked, replace(late(30), asked=4))], 100)[0] is asked, "it had the fewest"
     assert next_to_measure([*open_[:2], (asked, replace(early(30), asked=0))], 100)[0] is asked, "it has none yet"
     assert first_intervals([open_[0], (asked, replace(early(30), asked=0))])[0][0][0] is asked
+
+
+def test_the_first_screen_leaves_the_time_for_the_first_intervals_of_all_others() -> None:
+    asked, *others = (state(name, 1.0) for name in NAMES)
+    open_ = [(asked, replace(late(9), asked=12)), *((one, early(40.0)) for one in others)]
+    needed = OTHERS_FACTOR * first_intervals(open_)[-1][1]
+    assert next_to_measure(open_, 1.1 * needed)[0] is asked
+    assert next_to_measure(open_, 0.9 * needed)[0] is others[0]
+    assert next_to_measure([(asked, replace(early(9), asked=0)), *open_[1:]], 0.9 * needed)[0] is asked
+    assert next_to_measure([open_[0], (others[0], late(9))], 1)[0] is asked, "all others have theirs"
 
 
 def test_the_intervals_that_are_told_never_become_fewer() -> None:
