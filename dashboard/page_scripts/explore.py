@@ -13,9 +13,6 @@ from llama_workbench.dashboard.views import data, outcomes
 from llama_workbench.harness.report.ladder import ladder_of, ladder_rows
 from llama_workbench.harness.slices import page_parts
 
-DRAWN = ("time", "memory")
-"""Parts that begin with a figure."""
-
 
 @dataclass(frozen=True)
 class Section:
@@ -63,8 +60,6 @@ def show_steps(opened: state.Opened) -> None:
 
 
 def main() -> None:
-    if st.query_params.get("show") in DRAWN:
-        blocks.fetch_plotly()
     opened = head.open_run("Explore")
     if opened is None:
         return

@@ -20,8 +20,6 @@ VIEWS = {"list": "All runs", "two": "Two runs", "history": "Over time", "trust":
 
 
 def main() -> None:
-    if st.query_params.get("show") == "history":
-        blocks.fetch_plotly()
     top = st.container()
     view = state.choose("Show", VIEWS, "show", widget=blocks.segments, label_visibility="collapsed")
     if view in ("list", "history"):

@@ -38,14 +38,6 @@ def component(name: str, script: Path) -> Callable[..., Any]:
 
 _SVG = component("svg", Path(__file__).with_name("svg.js"))
 _COMMAND = component("command", Path(__file__).with_name("command.js"))
-_PLOTLY = component("plotly", Path(__file__).with_name("plotly.js"))
-
-
-def fetch_plotly() -> None:
-    """Have the browser fetch and compile the library that draws figures while the page is still being made: it is by
-    far the largest part of a page that has one, and Streamlit asks for it only with the first figure."""
-    if files := list(Path(st.__file__).with_name("static").glob("static/js/PlotlyChart.*.js")):
-        _PLOTLY(data={"file": files[0].name}, key="plotly", height="content")
 
 
 def name_tab(text: str) -> None:
@@ -63,9 +55,10 @@ def header(title: str, anchor: str, *, within: bool = False) -> None:
     state.add_heading(title, anchor)
 
 
-def folded(label: str, name: str, show: Callable[[], None]) -> None:
+def folded(label: str, name: str, show: Callable[[], None], *, asked: bool = False) -> None:
     """A part of the page that is made once the reader opens it, which the URL keeps (`?NAME=open`). What is far below
-    the answer waits there: the first figure of a page loads plotly, which takes longer than all else."""
+    the answer waits there: the first figure of a page loads plotly, which takes longer than all else. `asked`: whether
+    another choice in the URL is about it."""
 
     def follow() -> None:
         if st.session_state[name]:
@@ -73,7 +66,7 @@ def folded(label: str, name: str, show: Callable[[], None]) -> None:
         else:
             st.query_params.pop(name, None)
 
-    with st.expander(label, name in st.query_params, key=name, on_change=follow) as part:
+    with st.expander(label, asked or name in st.query_params, key=name, on_change=follow) as part:
         if part.open:
             show()
 
