@@ -53,8 +53,7 @@ VIEWS: dict[str, tuple[str, dict[str, str]]] = {
 """Views of a page by the names that tests call them by: the page, and what its link says."""
 
 
-FOLDED = "show_times", "show_rounds", "show_time", "show_memory", "show_policies", "show_noise", "show_verdicts"
-UNFOLDED = dict.fromkeys(FOLDED, "open")
+UNFOLDED = dict.fromkeys(("show_times", "show_rounds", "show_time", "show_memory", "show_noise"), "open")
 """In a link: all that a page keeps folded."""
 
 

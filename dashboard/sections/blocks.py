@@ -55,10 +55,9 @@ def header(title: str, anchor: str, *, within: bool = False) -> None:
     state.add_heading(title, anchor)
 
 
-def folded(label: str, name: str, show: Callable[[], None], *, asked: bool = False) -> None:
+def folded(label: str, name: str, show: Callable[[], None]) -> None:
     """A part of the page that is made once the reader opens it, which the URL keeps (`?NAME=open`). What is far below
-    the answer waits there: the first figure of a page loads plotly, which takes longer than all else. `asked`: whether
-    another choice in the URL is about it."""
+    the answer waits there: the first figure of a page loads plotly, which takes longer than all else."""
 
     def follow() -> None:
         if st.session_state[name]:
@@ -66,7 +65,7 @@ def folded(label: str, name: str, show: Callable[[], None], *, asked: bool = Fal
         else:
             st.query_params.pop(name, None)
 
-    with st.expander(label, asked or name in st.query_params, key=name, on_change=follow) as part:
+    with st.expander(label, name in st.query_params, key=name, on_change=follow) as part:
         if part.open:
             show()
 

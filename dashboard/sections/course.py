@@ -7,7 +7,6 @@ import math
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
 from hashlib import sha256
 from pathlib import Path
 from statistics import fmean
@@ -87,9 +86,7 @@ def show(listed: Sequence[Entry]) -> None:
     """A variant's time in each run, and what became of a claim."""
     oldest_first = entries.without_copies([entry for entry in listed if not entry.is_fleet])[::-1]
     show_course(oldest_first)
-    blocks.header("Verdicts of a claim", anchor="claim")
-    show = partial(show_claim, oldest_first)
-    blocks.folded("What each run said of it", "show_verdicts", show, asked="claim" in st.query_params)
+    show_claim(oldest_first)
 
 
 def show_course(runs: Sequence[Entry]) -> None:
@@ -180,6 +177,7 @@ def show_claim(runs: Sequence[Entry]) -> None:
         claim for entry in reversed(runs) for claim in dict.fromkeys(name for name, *_ in entry.summary.claims)
     )
     claims = [claim for claim, _ in judged.most_common() if claim]
+    blocks.header("Verdicts of a claim", anchor="claim")
     if not claims:
         st.text("None of these runs judged a claim. This command makes one that does:")
         blocks.command("pytest --benchmark")

@@ -77,7 +77,7 @@ def show(opened: state.Opened) -> None:
         blocks.missing("memory of single calls here", outcomes.with_profile(run, workload))
     blocks.header("What caching policies hold", anchor="policies")
     if here := [one for one in policies if one.row.workload == workload]:
-        blocks.folded("Bytes that each policy holds", "show_policies", partial(show_policies, here))
+        show_policies(here)
     else:
         blocks.missing("sweep over the number of lengths here", run.dispute.command("memory_sweep"))
 
