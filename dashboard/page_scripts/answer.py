@@ -53,8 +53,12 @@ def show_questions(run: data.Run) -> None:
     """Every question that the run answers, with what stands beside its answer, as in the terminal."""
     lines = outcomes.answer_of(run).lines
     with st.expander(f"All {len(lines)} answers"):
-        for line in lines:
-            st.markdown(f"{blocks.verdict_word(outcomes.look_of(line.verdict))} {words.markdown(line.told)}")
+        half = (len(lines) + 1) // 2
+        for column, shown in zip(st.columns(2, gap="large"), (lines[:half], lines[half:]), strict=True):
+            for line in shown:
+                look = blocks.verdict_word(outcomes.look_of(line.verdict))
+                beside = f" :small[{words.markdown(' '.join(line.beside))}]" if line.beside else ""
+                column.markdown(f"{look} {words.markdown(line.question)} **{words.markdown(line.answered)}**{beside}")
 
 
 def show_change(opened: state.Opened) -> None:

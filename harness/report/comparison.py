@@ -237,7 +237,7 @@ class Screen:
         if low <= 1 <= high:
             return f"No: with {100 * (1 - self.alpha):.4g} % confidence it is {gain_text(low, high)}."
         _, least, _ = self._gain(low if low > 1 else high)
-        return f"Yes: even the lower end is {least}."
+        return f"Yes: with {100 * (1 - self.alpha):.4g} % confidence at least {least}."
 
     @property
     def relevance(self) -> str:
@@ -255,12 +255,13 @@ class Screen:
         percents = (100 * math.expm1(end) for end in (least, most))
         low, high = (f"{percent:.2g}" if percent < 99.5 else f"{percent:,.0f}" for percent in percents)
         matters, source = self.verdict.margin or MARGIN_PERCENT, self.verdict.margin_from
-        margin = f"up to {matters:g} % counts as the same{f' ({source})' if source else ''}"
+        where = f" ({source})" if source else ""
+        margin = f"up to {matters:g} % counts as the same{where}"
         if most <= math.log1p(matters / 100):
             return "No", f"at most {high} %; {margin}"
         if least <= math.log1p(matters / 100):
             return "Not known", f"{low} to {high} %; {margin}"
-        return "Yes", f"only {margin}"
+        return "Yes", f"more than the {matters:g} % that counts as the same{where}"
 
     @property
     def _ends(self) -> tuple[float, float] | None:

@@ -594,7 +594,7 @@ def test_the_cards_are_the_first_screen_s_own_with_what_stands_beside_them(
     assert "All 12 answers" in text
     run = data.read_run(tmp_path / "baselines" / "bench-epyc")
     for line in outcomes.answer_of(run).lines:
-        assert read(words.markdown(line.told)) in text
+        assert all(read(words.markdown(each)) in text for each in (line.question, line.answered, " ".join(line.beside)))
     line = next(line for line in outcomes.answer_of(run).lines if line.beside)
     link = {"claim": line.verdict.claim, "part": line.verdict.part}
     evidence = everything(open_in_app("comparison", monkeypatch, tmp_path, **link))

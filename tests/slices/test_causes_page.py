@@ -204,12 +204,14 @@ def test_an_older_run_has_its_sampled_lines_as_a_diff() -> None:
 @pytest.mark.parametrize(
     ("low", "high", "significant", "relevant"),
     [
-        (1.002, 1.03, "Yes: even the lower end is 0.2 % faster.",
+        (1.002, 1.03, "Yes: with 99 % confidence at least 0.2 % faster.",
          "Not known: 0.2 to 3 %; up to 1 % counts as the same."),
         (0.996, 1.009, "No: with 99 % confidence it is between 0.4 % slower and 0.9 % faster.",
          "No: at most 0.9 %; up to 1 % counts as the same."),
-        (1.4, 1.6, "Yes: even the lower end is 1.40 times as fast.", "Yes: only up to 1 % counts as the same."),
-        (0.2, 0.25, "Yes: even the lower end is 4.00 times as long.", "Yes: only up to 1 % counts as the same."),
+        (1.4, 1.6, "Yes: with 99 % confidence at least 1.40 times as fast.",
+         "Yes: more than the 1 % that counts as the same."),
+        (0.2, 0.25, "Yes: with 99 % confidence at least 4.00 times as long.",
+         "Yes: more than the 1 % that counts as the same."),
         (None, None, "Not known.", "Not known."),
     ],
 )  # fmt: skip
@@ -226,7 +228,7 @@ def test_significance_and_relevance_are_two_things(
     [
         (1.02, 1.03, "No: at most 3 %; up to 5 % counts as the same (THEIR PLAN, Limits)."),
         (1.02, 1.08, "Not known: 2 to 8 %; up to 5 % counts as the same (THEIR PLAN, Limits)."),
-        (1.06, 1.08, "Yes: only up to 5 % counts as the same (THEIR PLAN, Limits)."),
+        (1.06, 1.08, "Yes: more than the 5 % that counts as the same (THEIR PLAN, Limits)."),
     ],
 )
 def test_relevance_is_by_the_margin_that_a_claim_states_with_its_source(low: float, high: float, relevant: str) -> None:
