@@ -187,7 +187,7 @@ def _screen(screen: Screen) -> dict[str, Any]:
         "headline": screen.headline,
         "told": screen.told,
         "costs": costs_html(screen),
-        "causes": causes_html(changes(explained), screen.effect.variant) if explained else "",
+        "causes": causes_html(changes(explained, screen.effect), screen.effect.variant) if explained else "",
         "code": diff_html(explained) if explained else "",
     }
 

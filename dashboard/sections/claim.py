@@ -230,7 +230,7 @@ def show_why(screen: Screen, number: int = 0, *, with_costs: bool = False) -> No
         with left:
             blocks.header("Why", anchor=f"why-{number}" if number else "why", within=True)
             blocks.say(screen.why)
-            _html(causes_html(changes(explained), screen.effect.variant))
+            _html(causes_html(changes(explained, screen.effect), screen.effect.variant))
         with right:
             _html(diff_html(explained))
     if with_costs:

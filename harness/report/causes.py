@@ -335,9 +335,9 @@ class CauseRow:
         return f"{_signed(self.value)} {self.unit} [{_signed(self.low)}, {_signed(self.high)}]"
 
 
-def changes(explained: Explanation) -> list[CauseRow]:
+def changes(explained: Explanation, difference: Effect | None = None) -> list[CauseRow]:
     """A row for each cause, the largest first, and one for the rest: together they are the difference. None where no
-    place is proven to differ."""
+    place is proven to differ. `difference`: the effect that is explained: no part of it is surer than the whole."""
     if explained.division is None or not explained.causes:
         return []
     rows = [(each.place, each.row) for each in explained.causes]
@@ -345,10 +345,25 @@ def changes(explained: Explanation) -> list[CauseRow]:
     rows.append(("all else" if rest.is_told else ELSE, rest))
     longest = max(explained.call_ns)
     unit_ns, unit = unit_of(longest)
+    doubt = _doubt(difference, explained.call_ns) if difference is not None else 0.0
+
+    def ends(row: PlaceDifference) -> tuple[float, float, float]:
+        of_whole = abs(row.ns) * doubt
+        return row.ns, row.ns + math.hypot(row.high - row.ns, of_whole), row.ns - math.hypot(row.ns - row.low, of_whole)
+
     return [
-        CauseRow(name, unit, *(_rounded(-ns / unit_ns, longest / unit_ns) for ns in (row.ns, row.high, row.low)))
-        for name, row in rows
+        CauseRow(name, unit, *(_rounded(-ns / unit_ns, longest / unit_ns) for ns in ends(row))) for name, row in rows
     ]
+
+
+def _doubt(difference: Effect, call_ns: tuple[float, float]) -> float:
+    """How far the ends of the interval of a difference in time lie from it, as a share of it. 0 where they are open,
+    and where it may be none: its parts may be sure and make up for each other."""
+    before, after = call_ns
+    is_proven = 1 < difference.low <= difference.high < math.inf or 0 < difference.low <= difference.high < 1
+    if not is_proven or before == after:
+        return 0.0
+    return max(abs(before / end - after) for end in (difference.low, difference.high)) / abs(before - after)
 
 
 def explanations_in(folder: RunFolder) -> dict[Key, Explanation]:

@@ -299,6 +299,8 @@ class Screen:
     def advice(self) -> str:
         """What to do, by the rule in docs/concepts/verdicts.md."""
         variant, baseline = self.effect.variant, self.effect.baseline
+        if self.way == Word.FASTER and self.relevant[0] != "Yes":
+            return f"Take {variant} if it is as simple: whether the gain matters is not known."
         if self.way == Word.FASTER:
             dear = [each for each in self.memory if each.ratio >= DEAR]
             prices = [each.amount if each.what == KEPT else f"{each.ratio:.3g} times the {each.what}" for each in dear]

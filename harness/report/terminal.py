@@ -128,7 +128,7 @@ def screen_report(screen: Screen, width: int, *, code: bool = True) -> Group:
     blocks.append(Padding(table, (1, 0, 0, 2)))
     if screen.brackets:
         blocks.append(Padding(Text(screen.brackets, style="dim"), (0, 0, 0, 2)))
-    if explained is not None and (causes := changes(explained)):
+    if explained is not None and (causes := changes(explained, effect)):
         blocks.append(Padding(Text("Where the difference is"), (1, 0, 0, 0)))
         bars = Table.grid(padding=(0, 2))
         largest = max(abs(each.value) for each in causes) or 1.0

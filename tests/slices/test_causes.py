@@ -233,6 +233,16 @@ def test_several_places_are_listed_with_the_rest() -> None:
     assert sum(row.value for row in rows) == pytest.approx(-6)
 
 
+def test_no_place_is_surer_than_the_difference_that_it_is_a_part_of() -> None:
+    told = found(("baseline", "f", 9, 100), ("variant", "g", 12, 100), call_ns=(10e6, 4e6))
+    alone = changes(told)[0]
+    assert alone.value == -6 and alone.high - alone.low < 1
+    twice_or_three_times = changes(told, an_effect(value=2.5, low=2.0, high=3.0))[0]
+    assert (twice_or_three_times.low, twice_or_three_times.high) == pytest.approx((-7, -5), abs=0.1)
+    unproven = changes(told, an_effect(value=1.0, low=0.9, high=1.2))[0]
+    assert unproven == alone, "what makes up for each other may be sure"
+
+
 def test_beside_what_is_most_of_it_other_large_places_are_named_too() -> None:
     told = found(
         ("baseline", "normalise", 7, 55),
