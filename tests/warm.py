@@ -206,7 +206,7 @@ def _be_child(request: Mapping[str, Any], theirs: Sequence[int], server: int, ot
         sys.path[:0] = request["packages"]
         sys.argv[:] = [request["module"]]
         module = f"llama_workbench.harness.{request['module']}"
-        del sys.modules[module]  # it runs as a program, as it does where it is begun anew
+        sys.modules.pop(module, None)  # it runs as a program, as it does where it is begun anew
         runpy.run_module(module, run_name="__main__", alter_sys=True)
         code = 0
     except SystemExit as end:

@@ -129,7 +129,7 @@ def show_inputs(run: data.Run, claim: data.Claim, screens: Sequence[Screen]) -> 
                 "rounds": effect.rounds,
                 "identical code": floor.text if floor else "",
                 "op traces": outcomes.traces(run, *_sides(effect)).state if traced else "",
-                "clock": effect.metric,
+                "clock": effect.clock,
                 "seconds": effect.seconds,
             }
         )
