@@ -6,14 +6,16 @@ from __future__ import annotations
 import io
 import json
 import os
+import signal
 import socket
 import subprocess
 import sys
+import time
 import zipfile
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from threading import Event
+from threading import Event, Thread
 from typing import Any
 
 import pytest
@@ -25,7 +27,7 @@ from llama_workbench.harness.claims.reading import load_claims
 from llama_workbench.harness.machine.places import published
 from llama_workbench.harness.plan.experiments import Plan, make_plan
 from llama_workbench.harness.plan.options import Options, PlanError, Request
-from llama_workbench.harness.slices.fleet import driver, session
+from llama_workbench.harness.slices.fleet import driver, node, session
 from llama_workbench.harness.slices.fleet.driver import (
     LEAST_SECONDS,
     Cluster,
@@ -228,6 +230,52 @@ def test_a_node_runs_a_command_in_a_folder(tmp_path: Path) -> None:
     reason = unpack(content, tmp_path / "run")
     assert reason.startswith("the command ended (exit code 4): ") and "nobody" in reason
     assert not (tmp_path / "run").exists()
+
+
+ENDS_IN_ORDER = """
+import os, signal, sys, time
+from pathlib import Path
+
+def end(*_):
+    signal.signal(signal.SIGTERM, lambda *_: os._exit(9))
+    time.sleep(1)
+    Path("run").mkdir()
+    Path("run/run.json").write_text("{}")
+    sys.exit(0)
+
+signal.signal(signal.SIGTERM, end)
+Path(sys.argv[1]).touch()
+time.sleep(60)
+"""
+
+
+def test_a_task_that_is_cancelled_again_and_again_keeps_what_was_measured(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ready = tmp_path / "ready"
+
+    def started(words: Sequence[str], output: Path) -> subprocess.Popen[bytes]:
+        output.touch()
+        return subprocess.Popen([sys.executable, "-c", ENDS_IN_ORDER, str(ready)], cwd=output.parent)
+
+    def cancel() -> None:
+        while not ready.exists():
+            time.sleep(0.05)
+        for _ in range(5):
+            os.kill(os.getpid(), signal.SIGINT)
+            time.sleep(0.3)
+
+    monkeypatch.setattr(node, "_started", started)
+    before, asking = signal.getsignal(signal.SIGINT), Thread(target=cancel)
+    asking.start()
+    try:
+        content = measure("m1", "m1 at here", code(), [], {})
+    finally:
+        held = signal.signal(signal.SIGINT, signal.SIG_IGN)  # the last of them may come now
+        asking.join()
+        signal.signal(signal.SIGINT, held)
+    assert held is before
+    assert unpack(content, tmp_path / "run") == "" and (tmp_path / "run" / "run.json").read_text("utf-8") == "{}"
 
 
 def test_a_node_with_other_code_measures_nothing() -> None:

@@ -15,6 +15,7 @@ import zipfile
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
+from threading import Event
 from typing import Any
 
 import llama_workbench
@@ -50,14 +51,20 @@ def measure(name: str, place: str, code_there: str, words: Sequence[str], files:
     if (niceness := os.getpriority(os.PRIO_PROCESS, 0)) > 0:
         first = f"other programs there come first (niceness {niceness})"
         print(f"{OURS}{place}: {first}: put RAY_worker_niceness=0 before `ray start`", flush=True)
-    with tempfile.TemporaryDirectory(prefix=f"{HOME_PREFIX}{name}-") as home:
-        for path, text in files.items():
-            (target := Path(home, path)).parent.mkdir(parents=True, exist_ok=True)
-            target.write_text(text, encoding="utf-8")
-        run, output = Path(home, "run"), Path(home, "output.log")
-        child = _started([f"--run-dir={run.name}", *words], output)
-        lines = _follow(child, output, place)
-        return packed(run, "" if child.returncode == 0 else _reason(lines, child.returncode))
+    cancelled = Event()
+    # Ray cancels a task by SIGINT, and again while the run is ending or packed: what was measured would be lost.
+    before = signal.signal(signal.SIGINT, lambda *_: cancelled.set())
+    try:
+        with tempfile.TemporaryDirectory(prefix=f"{HOME_PREFIX}{name}-") as home:
+            for path, text in files.items():
+                (target := Path(home, path)).parent.mkdir(parents=True, exist_ok=True)
+                target.write_text(text, encoding="utf-8")
+            run, output = Path(home, "run"), Path(home, "output.log")
+            child = _started([f"--run-dir={run.name}", *words], output)
+            lines = _follow(child, output, place, cancelled)
+            return packed(run, "" if child.returncode == 0 else _reason(lines, child.returncode))
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def _started(words: Sequence[str], output: Path) -> subprocess.Popen[bytes]:
@@ -80,22 +87,23 @@ def _started(words: Sequence[str], output: Path) -> subprocess.Popen[bytes]:
         signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
 
 
-def _follow(child: subprocess.Popen[bytes], output: Path, place: str) -> list[str]:
-    """Print what the command tells until it has ended. Returns all its lines."""
+def _follow(child: subprocess.Popen[bytes], output: Path, place: str, cancelled: Event) -> list[str]:
+    """Print what the command tells until it has ended, which it is asked to once the task is `cancelled`. Returns all
+    its lines."""
     lines, rest = list[str](), ""
     with output.open(encoding="utf-8", errors="replace") as written:
-        has_ended = False
+        has_ended = was_asked = False
         while not has_ended:
-            try:
-                has_ended = child.poll() is not None
-                *whole, rest = (rest + written.read()).split("\n")
-                for line in whole:
-                    if line.startswith(OURS):
-                        print(f"{OURS}{place}: {line.removeprefix(OURS)}", flush=True)
-                lines += whole
-                time.sleep(0 if has_ended else LOOK_SECONDS)
-            except KeyboardInterrupt:  # Ray cancels the task
-                child.terminate()
+            if cancelled.is_set() and not was_asked:
+                child.terminate()  # once: a second time would end it at once
+                was_asked = True
+            has_ended = child.poll() is not None
+            *whole, rest = (rest + written.read()).split("\n")
+            for line in whole:
+                if line.startswith(OURS):
+                    print(f"{OURS}{place}: {line.removeprefix(OURS)}", flush=True)
+            lines += whole
+            time.sleep(0 if has_ended else LOOK_SECONDS)
     return [*lines, rest]
 
 
