@@ -12,8 +12,8 @@ Chromium notes a script at the first visit, keeps its compiled code at the secon
 the throw-away profile of a test there is none of that. plotly.js (4.7 MB) is read from the disk at each opening all the
 same, for it is too large for the cache in memory, and Chromium compiles it anew unless its kept code comes first.
 
-What is within a canvas does not count: it is never drawn. Streamlit's tables write there, a third of a second after they
-are seen, what a screen reader reads.
+What is within a canvas does not count: it is never drawn. Streamlit's tables write there what a screen reader reads, a
+third of a second after they are seen.
 
 Goals of what is warm, on two cores: first words after 0.5 s, all of it after 1.0 s.
 """

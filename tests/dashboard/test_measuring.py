@@ -16,6 +16,7 @@ from tests.dashboard_pages import open_in_app
 pytest.importorskip("streamlit", reason="the dashboard's packages are not installed")
 
 from llama_workbench.dashboard.sections import measuring
+from llama_workbench.harness.store.files import VERDICTS
 from llama_workbench.harness.store.folder import RunFolder
 
 SLOW = """
@@ -49,7 +50,7 @@ def test_a_run_is_started_beside_the_others_and_one_at_a_time(code: str, tmp_pat
     wait(lambda: not here.goes_on(), "the run does not end")
     assert first.returncode == 0, here.printed()
     [run] = [RunFolder(path) for path in (home / "runs").iterdir()]
-    assert [str(verdict.verdict) for verdict in run.read("verdicts.json")] == ["faster"]
+    assert [str(verdict.verdict) for verdict in run.read(VERDICTS)] == ["faster"]
 
 
 def test_what_was_measured_is_kept_when_it_is_stopped(code: str, tmp_path: Path) -> None:
