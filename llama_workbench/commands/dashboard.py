@@ -71,6 +71,7 @@ def dashboard(
     address = f"http://{shown}:{port}/" + (f"?run={quote(name, safe='')}" if name else "")
     app = Path(package).with_name("app.py")
     words = ["--server.headless=true", f"--server.address={host}", "--server.showEmailPrompt=false"]
+    words += [f"--browser.serverAddress={shown}"]  # else Streamlit asks the internet for this machine's address
     words += [f"--server.port={port}", "--browser.gatherUsageStats=false", str(app), "--", "--results", folder]
     words += ["--allow-measuring"] if allow_measuring else []
     write(f"{address}  (Ctrl-C ends it)\n")
