@@ -20,7 +20,7 @@ help: ## show this list
 bench: $(INSTALLED) ## measure the claims and print the verdicts
 	$(BIN)/pytest --benchmark $(ARGS)
 
-bench-all: $(INSTALLED) ## the same for the full claim suite, with the slow claims (80 minutes)
+bench-all: $(INSTALLED) ## the same for the full claim suite, with the slow claims (about two hours)
 	$(BIN)/pytest --benchmark --all $(ARGS)
 
 # In the order in which they are collected, where long ones come first: by default files with few tests come last. Three

@@ -266,7 +266,7 @@ class Request:
         metavar="WHAT:PERCENT", read=Condition.parse, sent=True)
     only_conditions: bool = False  # nobody waits for faster, slower or the same
     everything: bool = flag("all",
-        "run the full claim suite, with the slow claims too (about 80 minutes)", sent=True, asks=True)
+        "run the full claim suite, with the slow claims too (about two hours)", sent=True, asks=True)
     threads: int | None = single("threads",
         "threads that each workload computes on (default: what the workload says, mostly 1). Example: --threads 2",
         metavar="N", typed=int, sent=True, repeated=True)
