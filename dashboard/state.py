@@ -24,7 +24,10 @@ from .views import data, entries
 
 T = TypeVar("T")
 
-THREAD = ("run", "claim", "part", "workload", "talk")
+TALK = "talk"
+"""In the URL: the page is shown to a room."""
+
+THREAD = ("run", "claim", "part", "workload", TALK)
 """The choices that all pages share."""
 
 

@@ -25,9 +25,6 @@ from . import blocks, measuring
 REFRESH_SECONDS = 5.0
 """Between two looks at runs that are being measured."""
 
-TALK = "talk"
-"""In the URL: the page is shown to a room."""
-
 FEWEST = 4  # headings, from which on a page has contents
 
 
@@ -35,7 +32,7 @@ def begin() -> DeltaGenerator:
     """The page's style, and the place of its contents."""
     st.html(Path(__file__).with_name("page.css"))
     st.html(STYLE)
-    if TALK in st.query_params:
+    if state.TALK in st.query_params:
         st.html(Path(__file__).with_name("talk.css"))
     return st.container(key="contents")
 
@@ -144,15 +141,15 @@ def _show_address() -> None:
         with st.popover("", icon=":material/link:", help="A link to what this page shows"):
             chosen = [(name, value) for name in st.query_params for value in st.query_params.get_all(name)]
             blocks.command(f"{page}?{urlencode(chosen)}")
-            st.session_state[TALK] = TALK in st.query_params
-            st.toggle("For a talk: larger, without menu and small print", key=TALK, on_change=_turn_talk)
+            st.session_state[state.TALK] = state.TALK in st.query_params
+            st.toggle("For a talk: larger, without menu and small print", key=state.TALK, on_change=_turn_talk)
 
 
 def _turn_talk() -> None:
-    if st.session_state[TALK]:
-        st.query_params[TALK] = "on"
+    if st.session_state[state.TALK]:
+        st.query_params[state.TALK] = "on"
     else:
-        st.query_params.pop(TALK, None)
+        st.query_params.pop(state.TALK, None)
 
 
 def _show_run(name: str, run: data.Run, place: DeltaGenerator) -> None:

@@ -3,6 +3,7 @@ the command that stands above its button."""
 
 from __future__ import annotations
 
+import os
 import shlex
 import signal
 import subprocess
@@ -13,6 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import IO
 
 import streamlit as st
 
@@ -24,7 +26,7 @@ from . import blocks
 
 ALLOWED = "--allow-measuring"
 
-MOST_LINES = 12
+MOST_LINES, MOST_BYTES = 12, 8192
 """Of what a run printed that ended without success."""
 
 BUSY = "A run is being measured. Two at a time would disturb each other."
@@ -37,7 +39,7 @@ class Measuring:
     lock: threading.Lock = field(default_factory=threading.Lock)
     command: str = ""
     process: subprocess.Popen[bytes] | None = None
-    log: Path = Path()
+    log: IO[bytes] | None = None
     stopped: bool = False
 
     def start(self, text: str, folder: Path) -> None:
@@ -45,11 +47,10 @@ class Measuring:
         with self.lock:
             if not self.goes_on():
                 self.command, self.stopped = text, False
-                self.log = Path(tempfile.mkdtemp(prefix="workbench-")) / "log"
-                with self.log.open("wb") as log:
-                    self.process = subprocess.Popen(
-                        started(text, folder), stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT
-                    )
+                self.log = tempfile.TemporaryFile()  # noqa: SIM115 (until the next one)
+                self.process = subprocess.Popen(
+                    started(text, folder), stdin=subprocess.DEVNULL, stdout=self.log, stderr=subprocess.STDOUT
+                )
 
     def goes_on(self) -> bool:
         """Whether the command that was started last has not ended."""
@@ -63,9 +64,11 @@ class Measuring:
 
     def printed(self) -> list[str]:
         """The last lines that it printed."""
-        if self.process is None:
+        if self.log is None:
             return []
-        return self.log.read_text(encoding="utf-8", errors="replace").rstrip().splitlines()[-MOST_LINES:]
+        size = os.fstat(self.log.fileno()).st_size
+        end = os.pread(self.log.fileno(), MOST_BYTES, max(size - MOST_BYTES, 0))  # a read would move where it writes
+        return end.decode(errors="replace").rstrip().splitlines()[-MOST_LINES:]
 
 
 @st.cache_resource
@@ -78,7 +81,7 @@ def command(text: str, label: str = "Start") -> None:
     """A command to copy, with a button that starts it, where that is allowed and the command is whole."""
     blocks.command(text)
     home = state.results()
-    if ALLOWED not in sys.argv or not is_whole(text) or isinstance(home, str) or RunFolder(home).looks_like_a_run():
+    if not is_allowed() or not is_whole(text) or isinstance(home, str) or RunFolder(home).looks_like_a_run():
         return
     busy = this_server().goes_on() or bool(entries.going_on(state.all_entries()))
     st.button(
@@ -90,6 +93,11 @@ def command(text: str, label: str = "Start") -> None:
         on_click=this_server().start,
         args=(text, home),
     )
+
+
+def is_allowed() -> bool:
+    """Whether the dashboard was started so that its pages may start runs."""
+    return ALLOWED in sys.argv
 
 
 def is_whole(text: str) -> bool:

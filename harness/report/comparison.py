@@ -299,13 +299,16 @@ class Screen:
     def advice(self) -> str:
         """What to do, by the rule in docs/concepts/verdicts.md."""
         variant, baseline = self.effect.variant, self.effect.baseline
-        if self.way == Word.FASTER and self.relevant[0] != "Yes":
-            return f"Take {variant} if it is as simple: whether the gain matters is not known."
         if self.way == Word.FASTER:
+            relevant = self.relevant[0] if self._ends else ""  # an early look tells of a large difference alone
+            if relevant == "No":
+                return f"Keep {baseline}, or whichever is simpler: the gain is too small to matter."
             dear = [each for each in self.memory if each.ratio >= DEAR]
             prices = [each.amount if each.what == KEPT else f"{each.ratio:.3g} times the {each.what}" for each in dear]
-            price = " and ".join(prices)
-            return f"Take {variant}{f', if you can spare {price}' if price else ''}."
+            conditions = ["it is as simple"] * (relevant == "Not known")
+            conditions += [f"you can spare {' and '.join(prices)}"] if prices else []
+            doubt = ": whether the gain matters is not known" if relevant == "Not known" else ""
+            return f"Take {variant}{', if ' if conditions else ''}{' and '.join(conditions)}{doubt}."
         if self.way == Word.SLOWER:
             return f"Keep {baseline}."
         if self.way == Word.SAME:

@@ -19,7 +19,7 @@ import typer
 
 from .shared import MACHINE, MOST_USED, Failure, Listed, write
 
-LOCAL = ("localhost", "127.0.0.1", "::1")
+LOCAL = ("localhost", "127.0.0.1")
 
 WAIT_SECONDS = 60.0
 """For the server, before the browser is opened."""
@@ -32,13 +32,13 @@ def dashboard(
     ] = "",
     host: Annotated[
         str,
-        typer.Option(metavar="HOST", help="Address to listen at; 0.0.0.0: others can open the pages as well."),
+        typer.Option(metavar="HOST", help="Address to listen on; 0.0.0.0 lets others on the network in."),
     ] = "localhost",
     port: Annotated[int, typer.Option(metavar="PORT", min=0, help="Port on this machine; 0: a free one.")] = 0,
     browser: Annotated[bool, typer.Option(help="Open a browser, if there is one.")] = True,
     allow_measuring: Annotated[
         bool,
-        typer.Option("--allow-measuring", help="Let the pages start runs: each shows the command beside its button."),
+        typer.Option("--allow-measuring", help="Let the pages start runs, each by a button below its command."),
     ] = False,
 ) -> None:
     """Show runs in a browser: verdicts, samples, flame graphs and history. Ctrl-C ends it.
@@ -66,7 +66,7 @@ def dashboard(
                 probe.bind((host, 0))
                 port = probe.getsockname()[1]
         except OSError as error:
-            raise Failure(f"--host {host} is no address of this machine ({error.strerror})") from error
+            raise Failure(f"cannot listen on --host {host} ({error.strerror})") from error
     shown = socket.gethostname() if host == "0.0.0.0" else host
     address = f"http://{shown}:{port}/" + (f"?run={quote(name, safe='')}" if name else "")
     app = Path(package).with_name("app.py")

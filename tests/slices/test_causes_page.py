@@ -234,7 +234,14 @@ def test_significance_and_relevance_are_two_things(
 def test_relevance_is_by_the_margin_that_a_claim_states_with_its_source(low: float, high: float, relevant: str) -> None:
     effect = an_effect(value=low, low=low, high=high, verdict="refuted")
     verdict = verdicts.a_verdict(effect, alpha=0.01, margin=5.0, margin_from="THEIR PLAN, Limits")
-    assert Screen(verdict, effect, (2e6, 1e6), (), None).relevance == relevant
+    screen = Screen(verdict, effect, (2e6, 1e6), (), None)
+    assert screen.relevance == relevant
+    advice = {
+        "No": "Keep before, or whichever is simpler: the gain is too small to matter.",
+        "Not known": "Take proposal, if it is as simple: whether the gain matters is not known.",
+        "Yes": "Take proposal.",
+    }
+    assert screen.advice == advice[relevant.partition(":")[0]]
 
 
 def test_what_was_judged_the_same_within_the_second_margin_is_the_same_on_its_screen() -> None:
