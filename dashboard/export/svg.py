@@ -239,7 +239,7 @@ def _row(plot: Plot, row: Row, y: float) -> list[str]:
             numbers,
         ]
     else:  # as wide as its parent: the name has what the numbers leave
-        room = f"width:calc(100% - {LETTER_PX * (len(row.told) + 2):.0f}px);overflow:hidden"
+        room = f"width:calc(100% - {LETTER_PX * (len(row.told) + 5):.0f}px);overflow:hidden"
         name = line_of_text(0, LINE_PX - 5, effect.where, colours.text)
         above = [f'<svg y="{y - half - LINE_PX - 1:.1f}" height="{LINE_PX}" style="{room}">{name}</svg>', numbers]
     drawn = ["<g>", f"<title>{_hover(row, plan)}</title>", *above]

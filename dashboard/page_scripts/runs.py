@@ -86,11 +86,11 @@ def show_two(opened: state.Opened) -> None:
         return
     kinds = entries.kinds_of_change(comparison)
     if not kinds:
-        st.text("The two runs have no variant and workload in common.")
+        st.text("The two runs have no variant and workload in common. Choose another run, or measure the same again.")
         return
     with right:
         kind = state.choose("What", kinds, "what", widget=blocks.segments)
-    show_rows(opened, comparison, kind)
+    show_rows(opened, base, comparison, kind)
     with st.expander("How to read this"):
         for note in notes_on(comparison):
             st.text(note)
@@ -107,12 +107,13 @@ def compared(opened: state.Opened, base: entries.Entry) -> RunComparison | None:
         return None
 
 
-def show_rows(opened: state.Opened, comparison: RunComparison, kind: str) -> None:
+def show_rows(opened: state.Opened, base: str, comparison: RunComparison, kind: str) -> None:
     """A picture of what is decided, the largest change first; what is inconclusive is folded."""
     decided, undecided = entries.changes_by_impact(comparison, kind)
     st.header(words.markdown(entries.changes_sentence(comparison, kind)), anchor="changes")
     if kind == "time" and decided:
         drawn = entries.changes_as_claim(opened.run, decided[: entries.MOST_DRAWN])
+        blocks.caption(f"Right of 1×: faster in {words.markdown(opened.name)} than in {words.markdown(base)}.")
         blocks.forest_plot(drawn, "changes", heading="")
         if len(decided) > entries.MOST_DRAWN:
             blocks.caption(f"Drawn: the first {entries.MOST_DRAWN} of {len(decided)}.")

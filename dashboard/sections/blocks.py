@@ -14,13 +14,14 @@ import plotly.graph_objects as go
 import streamlit as st
 
 from llama_workbench.harness.report.ladder import LadderStep
+from llama_workbench.harness.report.workload_names import distinct
 from llama_workbench.harness.store.files import RunError
 
 from .. import state, words
 from ..export.svg import Palette, forest_svg
 from ..views import data, forest
 from ..views.forest import FASTER, SLOWER, ratio_ticks
-from ..views.workloads import card, differing, distinct
+from ..views.variant_cards import card, differing
 
 T = TypeVar("T")
 

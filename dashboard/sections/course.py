@@ -18,6 +18,7 @@ import streamlit as st
 from llama_workbench.harness.baselines.regressions import why_not
 from llama_workbench.harness.machine.environment import comparable
 from llama_workbench.harness.report.standings import read_standings
+from llama_workbench.harness.report.workload_names import shipped_named
 from llama_workbench.harness.stats.confidence import Interval
 from llama_workbench.harness.store.files import RunError
 from llama_workbench.harness.store.folder import RunFolder
@@ -29,7 +30,6 @@ from ..export.svg import LIGHT, Palette
 from ..views import entries
 from ..views.entries import Entry, Stamp, when
 from ..views.samples import ratios
-from ..views.workloads import shipped_named
 from . import blocks
 from .blocks import ABOVE, SMALL, Layout, axis, figure, line, log_span, mark, marks, note, ratio_axis, rule
 

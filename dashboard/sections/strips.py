@@ -18,6 +18,7 @@ import streamlit as st
 from llama_workbench.harness.report import outcome as outcomes
 from llama_workbench.harness.report.answer import Line, Picked, decisions_of, picks_of
 from llama_workbench.harness.report.ladder import LadderAdvice, cards_of
+from llama_workbench.harness.report.workload_names import parts_of
 from llama_workbench.harness.spec.words import SIDES, Word
 from llama_workbench.harness.store.files import RunError
 from llama_workbench.harness.store.folder import RunFolder
@@ -28,7 +29,6 @@ from llama_workbench.harness.store.verdict_schema import Effect
 from .. import state, words
 from ..views import data, forest
 from ..views import outcomes as stands
-from ..views.workloads import kind_and_model, parts_of
 from . import blocks
 from . import claim as section
 
@@ -89,8 +89,8 @@ def _card(run: data.Run, line: Line) -> Json:
     return {
         "short": words.clip(line.card, LONGEST),
         "question": words.clip(line.question, LONGEST),
-        "look": {**look(stands.look_of(claim)), "word": words.capital(words.clip(line.word, LONGEST))},
-        "text": words.clip(" ".join(filter(None, (line.text, line.scope))), 2 * LONGEST),
+        "look": look(stands.look_of_line(line)),
+        "text": words.clip(line.found, 2 * LONGEST),
         "sentence": words.clip(line.sentence, 4 * LONGEST),
         "said": words.clip(f"{who}: {claim.claimed_here}. {words.capital(stand)}.", 2 * LONGEST),
         "beside": [words.clip(text, 2 * LONGEST) for text in line.beside],
@@ -100,11 +100,11 @@ def _card(run: data.Run, line: Line) -> Json:
 
 def _change(run: data.Run, advice: LadderAdvice) -> Json:
     """A table of the steps to take."""
-    note = ". In brackets: the model has one layer, so its last is all of it" if advice.all_of_it else ""
+    one_layer = "In brackets: of a model of one layer this saves most of the work; whole models gain less"
+    note = f". {one_layer}" if advice.all_of_it else ""
     caption = f"How many times as fast (~1: none proven), and how much more memory{note}."
     below = " ".join(filter(None, (caption, advice.not_to_take)))
-    short = {one.workload.name: kind_and_model(one.workload) for one in run.manifest.experiments}
-    return {"question": CHANGE, "rows": advice.rows(short), "told": below}
+    return {"question": CHANGE, "rows": advice.rows(), "told": below}
 
 
 def _there(claim: str, elsewhere: Elsewhere) -> Json:

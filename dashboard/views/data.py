@@ -22,6 +22,7 @@ from llama_workbench.harness.metrics.base import Metric
 from llama_workbench.harness.metrics.registry import metric_of, names
 from llama_workbench.harness.report.outcome import trust_of
 from llama_workbench.harness.report.text import excluded_lines
+from llama_workbench.harness.report.workload_names import distinct, named
 from llama_workbench.harness.spec.comparison import TIMES
 from llama_workbench.harness.spec.comparison import Metric as TimeMetric
 from llama_workbench.harness.spec.dispute import Dispute
@@ -35,7 +36,6 @@ from llama_workbench.harness.store.passes import MEMORY, PROFILES, Memory
 from llama_workbench.harness.store.verdict_schema import Effect, Verdict
 
 from .. import words
-from . import workloads
 
 T = TypeVar("T")
 
@@ -243,7 +243,7 @@ def read_run(path: Path) -> Run:
     memory = read_or_none(folder, MEMORY, problems)
     profiles = read_or_none(folder, PROFILES, problems)
     noise = manifest.noise or schema.Noise()
-    names = workloads.distinct({one.workload.name: workloads.named(one.workload) for one in manifest.experiments})
+    names = distinct({one.workload.name: named(one.workload) for one in manifest.experiments})
     return Run(
         path=path,
         manifest=manifest,

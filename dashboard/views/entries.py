@@ -230,11 +230,12 @@ def compared(run: RunSummary, most: int = len(COUNTED)) -> str:
 
 
 def label(entry: Entry) -> str:
-    """A run on one line of plain text: what it compared, when, and its name."""
+    """A run on one line of plain text: what it compared, when, and its name; a chosen name first."""
     summary = entry.summary
     day = f"{when(summary.started)} UTC" if summary.started else "no date"
     state = "" if summary.status == "complete" else f" · {summary.status}"
-    return f"{one_text_line(compared(summary, 2), 90)}{state} · {day} · {entry.name}"
+    told = f"{one_text_line(compared(summary, 2), 90)}{state} · {day}"
+    return f"{entry.name} · {told}" if entry.is_baseline else f"{told} · {entry.name}"
 
 
 def when(started: str) -> str:

@@ -26,6 +26,9 @@ UNDERSTATED_LOOK = replace(
 )
 """Of what is true, and more than that: a plus in a circle."""
 
+LONGEST_WORD = 160
+"""Letters of the word that answers a question, which a dispute may bring."""
+
 
 def look_of_row(verdict: Verdict, word: Word) -> words.Appearance:
     """How those rows of a verdict are shown that came out as `word`: of one that no row was tested for, as that."""
@@ -52,6 +55,11 @@ def look_of(verdict: Verdict) -> words.Appearance:
     return shown if word == verdict.verdict else replace(shown, word=words.capital(word))
 
 
+def look_of_line(line: answers.Line) -> words.Appearance:
+    """How the answer to a question is shown: as its verdict, with the word that answers it."""
+    return replace(look_of(line.verdict), word=words.capital(words.clip(line.word, LONGEST_WORD)))
+
+
 def answer_of(run: data.Run) -> answers.Answer:
     """The headline of the run and the lines below it."""
     return answers.answer(run.claims, run.dispute)
@@ -69,9 +77,11 @@ def main_claim(run: data.Run, claims: Sequence[data.Claim]) -> int:
 
 
 def main_part(run: data.Run, parts: Sequence[data.Claim]) -> data.Claim:
-    """Of a claim's parts the one that stands for it: the headline's, else the first that was measured."""
+    """Of a claim's parts the one that stands for it: that of its first question or headline, else the first that was
+    measured."""
     known = {part.part: part for part in parts}
-    named = (known.get(part or "") for name, part in run.dispute.headlines() if name == parts[0].claim)
+    asked = [(each.claim, part) for each in run.dispute.question for part in each.parts]
+    named = (known.get(part or "") for name, part in [*asked, *run.dispute.headlines()] if name == parts[0].claim)
     return next(filter(None, named), None) or next((part for part in parts if part.effects), parts[0])
 
 

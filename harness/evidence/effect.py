@@ -52,12 +52,12 @@ def percent(share: float) -> str:
     return f"{share * 100:.2g} %" if share < 0.1 else f"{share * 100:.0f} %"
 
 
-MOST_TOLD = 10.0
+MOST_TOLD = 1.0
 """The widest interval, as a share of its value, that is told in digits: a wider one says nothing."""
 
 
 def half_width(share: float) -> str:
-    """Half the width of an interval in percent: "±3.1 %", "> ±1,000 %"."""
+    """Half the width of an interval in percent: "±3.1 %", "> ±100 %"."""
     return f"±{percent(share)}" if share <= MOST_TOLD else f"> ±{100 * MOST_TOLD:,.0f} %"
 
 

@@ -23,7 +23,8 @@ from ..store.verdict_schema import Effect, Verdict
 from .markdown import markdown_cell, markdown_rows, markdown_text
 from .outcome import by_side, found_text, leaning, outcome, standing, tally, tally_text
 from .phases import share as time_share
-from .text import claim_text, hull, one_text_line, short, verdict_counts
+from .text import LEAST_TIMES, claim_text, hull, one_text_line, short, span_text, verdict_counts
+from .workload_names import kind_of, told_apart
 
 SO_FAR: Mapping[str, str] = {Word.SUPPORTED: "Yes", Word.REFUTED: "No"}
 
@@ -34,6 +35,9 @@ UNMEASURED = (Word.NOT_EVIDENCE, Word.NOT_MEASURABLE, Word.NOT_TESTED)
 """Verdicts that give a question no answer, where another part of its claim may."""
 
 NOT_YET = "not known yet"
+
+AT_LEAST_THAT = "Yes, or more"
+"""Of a range of gains where every interval begins within it, or above it."""
 
 MOST_LINES = 6
 
@@ -65,9 +69,14 @@ class Line:
     card: str = ""
 
     @property
+    def found(self) -> str:
+        """What was found, as it stands behind the word: "at most 0.88 % faster"; empty where nothing was."""
+        return " ".join(filter(None, (self.text, self.scope)))
+
+    @property
     def effect(self) -> str:
-        """What was found, as it stands behind the question: "At most 0.88 % faster"; empty where nothing was."""
-        text = " ".join(filter(None, (self.text, self.scope)))
+        """The same as it stands behind the question: "At most 0.88 % faster"."""
+        text = self.found
         return f"{text[:1].upper()}{text[1:]}" if self.question.endswith("?") else text
 
     @property
@@ -174,8 +183,7 @@ def _find(parts: Parts, claim: str, part: str | None) -> Verdict | None:
 def _lead(question: MainQuestion, parts: Parts) -> Verdict | None:
     """The verdict that answers a question: on its part, or where a run has not measured that, on the first beside it of
     the same claim."""
-    labels = [question.part, *(each.part for each in question.beside if each.claim == question.claim)]
-    there = list(filter(None, (_find(parts, question.claim, label) for label in labels)))
+    there = list(filter(None, (_find(parts, question.claim, label) for label in question.parts)))
     return next((each for each in there if each.verdict not in UNMEASURED), there[0] if there else None)
 
 
@@ -183,14 +191,15 @@ def _line(question: MainQuestion, verdict: Verdict, parts: Parts) -> Line:
     asked = question.text.replace("{claimed}", one_text_line(verdict.claimed))
     so_far = _so_far(verdict) if verdict.is_open else ""
     word = so_far or question.words.get(verdict.verdict) or _word(verdict)
-    text = _numbers(verdict, question) if so_far else _found(verdict, question)
+    text = _numbers(verdict, question, apart=True) if so_far else _found(verdict, question)
     beside = tuple(filter(None, (_beside(each, verdict, parts) for each in question.beside)))
     return Line(verdict, asked, word, text, beside=beside, card=question.card)
 
 
 def _word(verdict: Verdict) -> str:
-    more = verdict.word == UNDERSTATED
-    return "Yes, and more" if more else verdict.verdict.look.answer
+    if verdict.is_open and verdict.is_at_least_so:
+        return AT_LEAST_THAT
+    return "Yes, and more" if verdict.word == UNDERSTATED else verdict.verdict.look.answer
 
 
 def _beside(beside: Beside, lead: Verdict, parts: Parts) -> str:
@@ -208,7 +217,7 @@ def _beside(beside: Beside, lead: Verdict, parts: Parts) -> str:
         numbers = NOT_YET  # an early look is for large differences: what it leaves open, it tells nothing of
     if beside.workloads:
         verdict = replace(verdict, verdict=combine(rows)[0])
-    word = (_so_far(verdict) if verdict.is_open else "") or _word(verdict)
+    word = (_so_far(verdict) if verdict.is_open else "") or beside.words.get(verdict.verdict) or _word(verdict)
     return beside.text.replace(FOUND, f"{numbers} ({word[:1].lower()}{word[1:]})")
 
 
@@ -241,40 +250,65 @@ def _words_of_side(effects: Sequence[Effect]) -> str:
     if total <= NAMED:
         names = told_apart([effect.workload for effect in effects])
         return ", ".join(f"{word} on {name}" for word, name in zip(words, names, strict=True))
+    return _counted_words(words)
+
+
+def _counted_words(words: Sequence[str]) -> str:
+    """ "yes"; "yes on 1, no on 2 of 4, rest inconclusive"."""
+    kinds = Counter(words)
+    if len(kinds) == 1:
+        return words[0]
     settled = ", ".join(f"{word} on {kinds[word]}" for word in ("yes", "no") if word in kinds)
-    return f"{settled} of {total}{', rest inconclusive' if 'inconclusive' in kinds else ''}"
+    return f"{settled} of {len(words)}{', rest inconclusive' if 'inconclusive' in kinds else ''}"
+
+
+def _place_by_place(verdict: Verdict) -> str:
+    """Of a verdict that holds in some places only, each place with what was found there and its word: "in decode 32 to
+    89 % slower (yes); in prefill 1 to 2 % faster (no)" where these tell yes from no, else each workload. Empty where
+    that are too many, or a workload has several rows."""
+    rows = verdict.effects
+    by_kind: dict[str, list[Effect]] = {}
+    for effect in rows:
+        by_kind.setdefault(kind_of(effect.workload), []).append(effect)
+    settled = {kind: {*map(_yes_or_no, some)} & {"yes", "no"} for kind, some in by_kind.items()}
+    if "" not in by_kind and [*map(len, settled.values())] == [1, 1] and len(set().union(*settled.values())) == 2:
+        kinds = sorted(by_kind, key=lambda kind: settled[kind] == {"no"})
+        return "; ".join(f"in {kind} {_row_text(verdict, by_kind[kind])}" for kind in kinds)
+    names = told_apart([effect.workload for effect in rows])
+    if len(rows) > MOST_NAMED or len({*names}) < len(names):
+        return ""
+    return "; ".join(f"{_row_text(verdict, [row])} on {name}" for row, name in zip(rows, names, strict=True))
+
+
+def _row_text(verdict: Verdict, rows: Sequence[Effect]) -> str:
+    """What some rows of a verdict found, with their word."""
+    span = hull(rows)
+    as_ratio = bool(verdict.low and verdict.low >= LEAST_TIMES)
+    found = span_text(span, "between", as_ratio=as_ratio) if span else "not known yet"
+    return f"{found} ({_counted_words([*map(_yes_or_no, rows)])})"
+
+
+def _yes_or_no(effect: Effect) -> str:
+    return SO_FAR.get(effect.verdict, "inconclusive").lower()
 
 
 def _where_it_holds(verdict: Verdict) -> str:
-    """Of a verdict that holds in some places only: "yes on prefill-7b and decode-7b, no on the other 4"; the fewer ones
-    are named. Empty where that are too many, or a workload has several rows."""
+    """Of many places: "yes on prefill, 15M; no on the other 3": the fewer ones are named. Empty where also that are too
+    many, or a workload has several rows."""
     names = told_apart([effect.workload for effect in verdict.effects])
     by_word: dict[str, list[str]] = {}
     for name, effect in zip(names, verdict.effects, strict=True):
-        by_word.setdefault(SO_FAR.get(effect.verdict, "inconclusive").lower(), []).append(name)
+        by_word.setdefault(_yes_or_no(effect), []).append(name)
     settled = {word: by_word[word] for word in ("yes", "no") if word in by_word}
     if len(set(names)) < len(names) or len(settled) < 2:
         return ""
     fewer, more = sorted(settled, key=lambda word: (len(settled[word]), word == "no"))
     if len(settled[fewer]) > MOST_NAMED:
         return ""
-    *first, last = settled[fewer]
-    named = f"{', '.join(first)} and {last}" if first else last
-    count = len(settled[more])
+    named, count = " and on ".join(settled[fewer]), len(settled[more])
     others = settled[more][0] if count == 1 else f"the other {count}" if "inconclusive" not in by_word else f"{count}"
-    left = f", inconclusive on {len(by_word['inconclusive'])}" if "inconclusive" in by_word else ""
-    return f"{fewer} on {named}, {more} on {others}{left}"
-
-
-def told_apart(names: Sequence[str]) -> list[str]:
-    """The names of workloads, cut after as many of their parts as still tell them apart: "prefill" and "decode" of
-    "prefill-15m-t128" and "decode-15m-c64"."""
-    parts = [name.split("-") for name in names]
-    for count in range(1, max(map(len, parts), default=1)):
-        short = ["-".join(each[:count]) for each in parts]
-        if len(set(short)) == len(set(names)):
-            return short
-    return list(names)
+    left = f"; inconclusive on {len(by_word['inconclusive'])}" if "inconclusive" in by_word else ""
+    return f"{fewer} on {named}; {more} on {others}{left}"
 
 
 def _plain_line(verdict: Verdict) -> Line:
@@ -303,6 +337,8 @@ def _found(verdict: Verdict, question: MainQuestion | None = None) -> str:
         opened = stands.bound or stands.word
         return opened if opened in text or not tally_text(tally(verdict)) or not text else f"{opened}; {text}"
     if word is Word.DEPENDS:
+        if question and _place_by_place(verdict):
+            return _numbers(verdict, question, apart=True)
         places = (question and _where_it_holds(verdict)) or tally_text(tally(verdict))
         return "; ".join(filter(None, (text, places)))
     span = hull(verdict.effects)
@@ -311,10 +347,14 @@ def _found(verdict: Verdict, question: MainQuestion | None = None) -> str:
     return text if text or word in (Word.SUPPORTED, Word.REFUTED) else one_text_line(verdict.reason, 200)
 
 
-def _numbers(verdict: Verdict, question: MainQuestion | None) -> str:
-    text = found_text(verdict)
+def _numbers(verdict: Verdict, question: MainQuestion | None, *, apart: bool = False) -> str:
+    """apart: place by place, where that are few."""
+    placed = _place_by_place(verdict) if apart else ""
+    text = placed or found_text(verdict)
     where = question.where if question and verdict.part == (question.part or "") else ""
-    return f"{text} {where}" if text and where else text
+    if not text or not where:
+        return text
+    return f"{where}: {placed}" if placed else f"{text} {where}"
 
 
 def found_words(verdict: Verdict) -> str:

@@ -225,6 +225,8 @@ class Explanation:
             others = []
         part, whole = (f"{abs(ns) / unit_ns:.2g}" for ns in (first.row.ns, more))
         fits = is_most and (abs(first.row.ns) <= abs(more) or part == whole)
+        if fits and not others and part == whole:
+            return f"in {first.place}: all {whole} {unit} {_way(more)} a call"
         if fits and not others:
             return f"mostly in {first.place}: {part} of the {whole} {unit} {_way(more)} a call"
         if fits:

@@ -16,9 +16,10 @@ from llama_workbench.variants.memory_policy import expected
 from ..spec.dispute import Dispute
 from ..store.schema import Manifest
 from ..store.verdict_schema import Effect, Verdict
-from .answer import LONGEST, Line, answer, told_apart
+from .answer import LONGEST, Line, answer
 from .markdown import markdown_cell, markdown_rows, markdown_text
 from .text import effect_text
+from .workload_names import told_apart
 
 LENGTH, ITEM_BYTES = 128, 4
 """Tokens of the prompt after which memory is compared, and the bytes of a weight."""
@@ -153,11 +154,12 @@ def _held(name: str, config: LlamaConfig) -> int | None:
 @dataclass(frozen=True)
 class LadderAdvice:
     """What to change, by the rule in docs/concepts/verdicts.md: the steps to take, those that gain most first, and
-    those to leave out."""
+    those to leave out. steps: how many the ladder has."""
 
     whole: LadderStep
     take: tuple[LadderStep, ...]
     leave: tuple[LadderStep, ...]
+    steps: int
 
     @property
     def together(self) -> str:
@@ -183,10 +185,10 @@ class LadderAdvice:
         lost = [f"{step.change.told} ({_times(step)} as fast{_price(step)})" for step in self.leave]
         return f"Do not: {'; '.join(lost)}." if lost else ""
 
-    def rows(self, short: Mapping[str, str] | None = None) -> list[dict[str, str]]:
+    def rows(self) -> list[dict[str, str]]:
         """A row of a table for each step to take, and one for all steps together: what it is, how many times as fast it
         is on each workload, and what it costs in memory. In brackets where it gains by the last layer, and the model
-        has no other. short: workloads in a word or two; where these tell them apart, they are headings."""
+        has no other."""
         steps = [(step.change.told, step) for step in self.take[:MOST_STEPS]]
         last = [step for step in self.take if step.all_of_it]
         workloads = [
@@ -194,10 +196,9 @@ class LadderAdvice:
             for workload in self.whole.effects
             if any(_times_on(step.effects.get(workload)) != OPEN for _, step in (*steps, ("", self.whole)))
         ]
-        heads = [(short or {}).get(each, "") for each in workloads]
-        if not all(heads) or len({*heads}) < len(heads):
-            heads = told_apart(workloads)
-        places = dict(zip(workloads, heads, strict=True))
+        places = dict(zip(workloads, told_apart(workloads), strict=True))
+        others = self.steps - len(steps)
+        together = f"these and {others} other step{'s' * (others != 1)} together" if others else "all these together"
         return [
             {
                 "times as fast": change,
@@ -208,7 +209,7 @@ class LadderAdvice:
                 },
                 "memory": f"up to +{most:.0f} %" if (most := _most_memory(step)) >= 1 else "no more",
             }
-            for change, step in [*steps, (f"all steps, from {self.whole.baseline} to {self.whole.variant}", self.whole)]
+            for change, step in [*steps, (together, self.whole)]
         ]
 
 
@@ -218,7 +219,7 @@ def ladder_advice(ladder: Ladder) -> LadderAdvice | None:
     steps = [step for step in ladder.steps if step.effects]
     take = sorted((step for step in steps if step.proven > WORTH), key=lambda step: -step.proven)
     leave = [step for step in steps if step not in take and step.least < 1 / WORTH]
-    return LadderAdvice(ladder.whole, tuple(take), tuple(leave)) if take else None
+    return LadderAdvice(ladder.whole, tuple(take), tuple(leave), len(ladder.steps)) if take else None
 
 
 def _times(step: LadderStep) -> str:

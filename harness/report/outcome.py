@@ -27,7 +27,7 @@ from ..spec.comparison import sides_of
 from ..spec.words import ARCHITECTURE, GIVEN, OPERATIONS, SETTLED, UNDERSTATED, Cause, Word, due_to
 from ..store.schema import CommandsRecord, Manifest, Noise
 from ..store.verdict_schema import Effect, Verdict
-from .text import Bounds, hull, span_text
+from .text import LEAST_TIMES, Bounds, hull, span_text
 
 UNSETTLED = ("inconclusive", "no evidence", "not measurable")
 
@@ -157,7 +157,7 @@ def bound_text(verdict: Verdict, effects: Sequence[Effect]) -> str:
     if not verdict.is_comparison and (low is None) != (high is None):
         # A claim of "more than" fails from above, one of "at most" holds or fails by the same end.
         way = "at least" if low is None and high is not None and not span.unit and high < 1 else "at most"
-    return span_text(span, way, as_ratio=bool(low and low >= 1.5))
+    return span_text(span, way, as_ratio=bool(low and low >= LEAST_TIMES))
 
 
 def found_text(verdict: Verdict) -> str:
@@ -179,7 +179,7 @@ def found_text(verdict: Verdict) -> str:
     elif verdict.verdict != Word.REFUTED:
         below = above = False
     return span_text(
-        span, "at most" if below else "at least" if above else "between", as_ratio=bool(low and low >= 1.5)
+        span, "at most" if below else "at least" if above else "between", as_ratio=bool(low and low >= LEAST_TIMES)
     )
 
 
@@ -199,7 +199,7 @@ def _outside_text(effects: Sequence[Effect], low: float | None, high: float | No
     above = [each for each in lows if high is not None and each > high]
     if not effects or len(below) + len(above) < len(effects):
         return ""
-    unit, as_ratio = effects[0].unit, bool(low and low >= 1.5)
+    unit, as_ratio = effects[0].unit, bool(low and low >= LEAST_TIMES)
     texts = []
     if below:
         texts.append(span_text(Bounds(min([*lows, *below]), max(below), unit), "at most", as_ratio=as_ratio))
@@ -312,9 +312,7 @@ def trust_of(noise: Noise) -> Trust:
         return Trust(IN_PART, line, means, f"identical code differed on {where}")
     if noise.typical:
         size = percent(math.expm1(noise.typical))
-        means = (
-            f"A verdict counts only if it survives twice that difference ({percent(math.expm1(2 * noise.typical))})."
-        )
+        means = "A verdict counts only if it survives twice that difference."
         return Trust(IN_PART, line, means, f"identical code differed by {size}")
     able = sum(math.isfinite(control.shift) for control in controls)
     if not able:

@@ -121,6 +121,9 @@ def _share(share: float) -> str:
     return f"of which {100 * share:.0f} % is" if share >= LITTLE else "of which less than 1 % is"
 
 
+LEAST_TIMES = 1.5
+"""A claim of so many times as fast and more is told in times, and no longer in percent."""
+
 RISE, FALL = "% rise", "% fall"
 """The unit of a growth, and what it is called where all of it lies below nothing."""
 

@@ -36,6 +36,9 @@ class Beside(_DisputeTable):
     claim: Annotated[Text | None, Field(description="the id of a claim in this folder")] = None
     part: Annotated[Text | None, Field(description="the part of that claim, where it has several")] = None
     workloads: Annotated[tuple[Text, ...], Field(description="those that it is about, where not all")] = ()
+    words: Annotated[
+        Mapping[str, Text], Field(description="a table from verdicts to the words in brackets behind what was measured")
+    ] = {}
 
     @model_validator(mode="after")
     def _has_a_place(self) -> Self:
@@ -59,6 +62,11 @@ class MainQuestion(_DisputeTable):
     words: Annotated[
         Mapping[str, Text], Field(description="a table from verdicts to the words that answer the question")
     ] = {}
+
+    @property
+    def parts(self) -> tuple[str | None, ...]:
+        """The parts of its claim that may answer it, the best first."""
+        return (self.part, *(each.part for each in self.beside if each.claim == self.claim))
 
     def follows(self, percent: float) -> str:
         """What follows from the largest share of the time that the intervals allow; empty where nothing does."""

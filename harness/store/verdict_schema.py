@@ -213,6 +213,14 @@ class Verdict:
         return all(low is not None and low > self.high for low in lows)
 
     @property
+    def is_at_least_so(self) -> bool:
+        """Whether a range of gains was claimed, and every interval lies within or above it: it may be understated."""
+        nothing = 0.0 if self.unit else 1.0
+        if self.small or self.low is None or self.high is None or self.low <= nothing or not self.effects:
+            return False
+        return all(effect.lower is not None and effect.lower >= self.low for effect in self.effects)
+
+    @property
     def word(self) -> str:
         """Its word; of a refuted claim that is understated that one."""
         return UNDERSTATED if self.verdict is Word.REFUTED and self.is_understated else self.verdict.value

@@ -17,10 +17,11 @@ from streamlit.testing.v1 import AppTest
 from llama_workbench import ROOT
 from llama_workbench.dashboard import words
 from llama_workbench.dashboard.sections.strips import PAGE
-from llama_workbench.dashboard.views import data, outcomes, workloads
-from llama_workbench.dashboard.views.workloads import card, differing
+from llama_workbench.dashboard.views import data, outcomes
+from llama_workbench.dashboard.views.variant_cards import card, differing
 from llama_workbench.datasets.workloads import workloads as shipped
 from llama_workbench.harness.report.outcome import trust_of
+from llama_workbench.harness.report.workload_names import distinct, named, shipped_named
 from llama_workbench.harness.session.judging import rejudge
 from llama_workbench.harness.spec.table import NameColumn, Table
 from llama_workbench.harness.store.files import MANIFEST, SAMPLES
@@ -161,20 +162,20 @@ def test_a_hostile_run_is_shown_as_it_is_written(hostile: Path, monkeypatch: pyt
     ],
 )
 def test_a_workload_in_words(name: str, said: str) -> None:
-    assert workloads.named(shipped()[name]) == said
-    assert workloads.shipped_named([name, "mine"]) == {name: said, "mine": "mine"}
+    assert named(shipped()[name]) == said
+    assert shipped_named([name, "mine"]) == {name: said, "mine": "mine"}
 
 
 def test_no_two_shipped_workloads_have_the_same_words() -> None:
-    names = workloads.shipped_named(shipped())
+    names = shipped_named(shipped())
     assert len({*names.values()}) == len(names)
     assert not [said for name, said in names.items() if said.endswith(f"({name})")], "and none needs its name for it"
 
 
 def test_what_is_not_a_task_for_a_model_keeps_its_name() -> None:
     call = Workload(name="texts", kind="call", payload="mine.py:texts", tokens=1)
-    assert workloads.named(call) == "texts" and workloads.named(Workload(name="old")) == "old"
-    assert workloads.distinct({"a": "x", "b": "x", "c": "y"}) == {"a": "x (a)", "b": "x (b)", "c": "y"}
+    assert named(call) == "texts" and named(Workload(name="old")) == "old"
+    assert distinct({"a": "x", "b": "x", "c": "y"}) == {"a": "x (a)", "b": "x (b)", "c": "y"}
 
 
 def test_a_card_says_what_a_variant_is_and_how_it_is_built() -> None:

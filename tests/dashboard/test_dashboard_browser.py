@@ -160,7 +160,7 @@ def tooltip(page: Page) -> str:
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_the_answer_and_the_chosen_claim_are_seen(visit: Visit, scheme: Literal["light", "dark"]) -> None:
     page = visit("?claim=mask-caching-helps", scheme=scheme)
-    card = page.locator(".strips .card", has_text="Is the rewrite 2-3x faster?")
+    card = page.locator(".strips .card", has_text="Is the rewrite (one file, one cache) 2-3x faster?")
     assert card.locator(".answer", has_text=re.compile(r"No.*1\.\d\dx")).is_visible()
     claim = page.locator(".strips details[open]")
     assert claim.locator("summary", has_text="mask caching helps").is_visible()

@@ -93,7 +93,7 @@ def test_advice_names_what_gains_and_what_loses() -> None:
     assert len(rows) == 4 and {"times as fast", "prefill", "memory"} == {*rows[0]}
     assert left.startswith(f"Do not: {lost.change.told} (0.89 to 0.91 times as fast")
     assert lost.change.told not in [row["times as fast"] for row in rows]
-    assert rows[2]["prefill"] == "1.10" and rows[3]["times as fast"] == "all steps, from team006_after to fast"
+    assert rows[2]["prefill"] == "1.10" and rows[3]["times as fast"] == "these and 3 other steps together"
     prices = {row["times as fast"]: row["memory"] for row in rows}
     assert (
         prices.get(CHANGES["ladder_fused"].told, "up to +20 %").startswith("up to +") and "no more" in prices.values()
@@ -131,13 +131,14 @@ def test_a_step_without_an_interval_leaves_the_product_open() -> None:
 @pytest.mark.parametrize(
     ("second", "heads"),
     [
-        ({"name": "decode-15m-c64", "kind": "decode", "geometry": "15m"}, ["prefill, 15M", "decode, 15M"]),
-        ({"name": "prefill-15m-t8", "kind": "prefill", "geometry": "15m"}, ["prefill-15m-t128", "prefill-15m-t8"]),
+        ({"name": "decode-15m-c64", "kind": "decode", "geometry": "15m"}, ["prefill", "decode"]),
+        (
+            {"name": "prefill-15m-t8", "kind": "prefill", "geometry": "15m"},
+            ["prefill, 128 tokens, 15M", "prefill, 8 tokens, 15M"],
+        ),
     ],
 )
-def test_the_table_calls_workloads_by_kind_and_model_where_that_tells_them_apart(
-    second: dict[str, str], heads: list[str]
-) -> None:
+def test_the_table_calls_workloads_by_as_few_words_as_tell_them_apart(second: dict[str, str], heads: list[str]) -> None:
     first = {"name": "prefill-15m-t128", "kind": "prefill", "geometry": "15m"}
     manifest = manifest_of({"experiments": [{"workload": each, "variants": []} for each in (first, second)]})
     ladder = ladder_of(verdicts(), DISPUTE, MANIFEST)

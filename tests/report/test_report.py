@@ -14,7 +14,7 @@ import pytest
 from llama_workbench.harness.claims.reading import load_dispute
 from llama_workbench.harness.evidence.effect import AT_A_LIMIT, TOO_LONG
 from llama_workbench.harness.report import answer as answers
-from llama_workbench.harness.report.answer import Answer, told_apart, words_of_sides
+from llama_workbench.harness.report.answer import Answer, words_of_sides
 from llama_workbench.harness.report.markdown import ReadmeError, markdown_table, update_file
 from llama_workbench.harness.report.outcome import (
     command_of,
@@ -37,6 +37,7 @@ from llama_workbench.harness.report.text import (
     run_notes,
     span_text,
 )
+from llama_workbench.harness.report.workload_names import told_apart
 from llama_workbench.harness.spec.words import Word
 from llama_workbench.harness.store.files import VERDICTS
 from llama_workbench.harness.store.folder import RunFolder
@@ -312,10 +313,13 @@ def test_an_open_grid_is_answered_side_by_side() -> None:
     assert words_of_sides({"architecture": sides["architecture"][:1]}) == "Architecture inconclusive"
 
 
-def test_names_are_cut_as_long_as_they_can_be_told_apart() -> None:
+def test_workloads_are_told_in_as_few_words_as_tell_them_apart() -> None:
     assert told_apart(["prefill-15m-t128", "decode-15m-c64"]) == ["prefill", "decode"]
-    assert told_apart(["prefill-15m-t128", "prefill-15m-t8"]) == ["prefill-15m-t128", "prefill-15m-t8"]
-    assert told_apart(["a", "a-b"]) == ["a", "a-b"] and told_apart([]) == []
+    assert told_apart(["decode-15m-c64", "decode-7b-1layer-c1"]) == ["decode, 15M", "decode, one 7B layer"]
+    prompts = ["prefill-15m-t128", "prefill-15m-t8"]
+    assert told_apart(prompts) == ["prefill, 128 tokens, 15M", "prefill, 8 tokens, 15M"]
+    assert told_apart([*prompts[:1], *prompts[:1]]) == ["prefill"] * 2
+    assert told_apart(["prefill-15m-t128", "mine"]) == ["prefill-15m-t128", "mine"] and told_apart([]) == []
 
 
 def test_a_run_says_how_much_of_its_time_was_timed(run: RunFolder) -> None:
@@ -414,7 +418,8 @@ def test_a_readme_without_the_markers_is_left_alone(tmp_path: Path, text: str) -
 
 # -- the answer --------------------------------------------------------------------------------------------------------
 
-QUESTION = "Is the rewrite 2-3x faster?"
+QUESTION = "Is the rewrite (one file, one cache) 2-3x faster?"
+WHERE = "in PyTorch, on short prompts and in decode"
 LEAD = "usual lengths, with added masks"
 ELSEWHERE = " ".join(each.text for each in DISPUTE.question[0].beside if each.claim is None)
 """What stands beside the first answer, whatever was measured."""
@@ -423,18 +428,19 @@ ELSEWHERE = " ".join(each.text for each in DISPUTE.question[0].beside if each.cl
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("supported", "supported"), "0.91x to 2.34x on short prompts and in decode: yes."),
-        (("refuted", "refuted"), "0.91x to 2.34x on short prompts and in decode: no."),
+        (("supported", "supported"), f"0.91x to 2.34x {WHERE}: yes."),
+        (("refuted", "refuted"), f"0.91x to 2.34x {WHERE}: no."),
         (
             ("refuted", "inconclusive"),
-            "0.91x to 2.34x on short prompts and in decode: no on 1 of 2, the other inconclusive.",
+            f"I{WHERE[1:]}: 0.91x to 1.04x (no) on refuted; 1.20x to 2.34x (inconclusive) on inconclusive: "
+            "no on 1 of 2, the other inconclusive.",
         ),
         (("inconclusive", "inconclusive"), "0.91x to 2.34x: inconclusive."),
         (
             ("supported", "refuted"),
-            "0.91x to 2.34x on short prompts and in decode; yes on supported, no on refuted: it depends.",
+            f"I{WHERE[1:]}: 0.91x to 1.04x (yes) on supported; 1.20x to 2.34x (no) on refuted: it depends.",
         ),
-        (("not evidence", "not evidence"), "0.91x to 2.34x on short prompts and in decode: not answered."),
+        (("not evidence", "not evidence"), f"0.91x to 2.34x {WHERE}: not answered."),
     ],
 )
 def test_the_answer_says_what_the_verdict_says(words: tuple[str, str], said: str) -> None:
@@ -450,23 +456,35 @@ def test_the_answer_says_what_the_verdict_says(words: tuple[str, str], said: str
     assert [line.sentence for line in found.lines] == [found.headline]
 
 
+FOUND, OPEN = "0.50x to 1.50x", "{} on 1 of 2, rest inconclusive"
+FOUR = ("prefill-15m-t128", "prefill-7b-1layer-t128", "decode-15m-c64", "decode-7b-1layer-c1")
+
+
 @pytest.mark.parametrize(
     ("names", "words", "said"),
     [
-        (("a-15m-x", "a-7b-x", "b-15m-x", "b-7b-x"), "srrr", "yes on a-15m, no on the other 3"),
-        (("a-15m-x", "a-7b-x", "b-15m-x", "b-7b-x"), "ssrr", "yes on a-15m and a-7b, no on the other 2"),
-        (("a-15m-x", "a-7b-x", "b-15m-x", "b-7b-x"), "sssr", "no on b-7b, yes on the other 3"),
-        (("a-15m-x", "a-7b-x", "b-15m-x", "b-7b-x"), "srio", "yes on a-15m, no on a-7b, inconclusive on 2"),
+        (FOUR, "srrr", "yes on prefill, 15M; no on the other 3"),
+        (FOUR, "srsr", "yes on prefill, 15M and on decode, 15M; no on the other 2"),
+        (FOUR, "ssrr", f"in prefill {FOUND} (yes); in decode {FOUND} (no)"),
+        (FOUR, "risi", f"in decode {FOUND} ({OPEN.format('yes')}); in prefill {FOUND} ({OPEN.format('no')})"),
+        (FOUR[:2], "sr", f"{FOUND} (yes) on prefill, 15M; {FOUND} (no) on prefill, one 7B layer"),
+        (("a", "b", "c"), "sri", f"{FOUND} (yes) on a; {FOUND} (no) on b; {FOUND} (inconclusive) on c"),
+        (FOUR, "sssr", "no on decode, one 7B layer; yes on the other 3"),
+        (FOUR, "srio", "yes on prefill, 15M; no on prefill, one 7B layer; inconclusive on 2"),
         (("a", "b", "c", "d", "e", "f", "g", "h"), "ssssrrrr", "supported on 4, refuted on 4"),
         (("a", "a"), "sr", "supported on 1, refuted on 1"),
     ],
 )
 def test_where_it_depends_the_fewer_workloads_are_named(names: tuple[str, ...], words: str, said: str) -> None:
     verdicts = {"s": "supported", "r": "refuted", "i": "inconclusive", "o": "not evidence"}
-    effects = [an_effect(workload=name, verdict=verdicts[word]) for name, word in zip(names, words, strict=True)]
+    effects = [
+        an_effect(workload=name, low=0.5, high=1.5, verdict=verdicts[word])
+        for name, word in zip(names, words, strict=True)
+    ]
     claim = {"claim": "refactor-2x-3x", "part": LEAD, "claimed": "2-3x", "verdict": "depends"}
     [line] = answer([a_verdict(*effects, **claim, region={"low": 2.0, "high": 3.0})]).lines
-    assert line.text.endswith(f"; {said}")
+    placed = FOUND in said
+    assert line.text == (f"{WHERE}: {said}" if placed else f"0.50x to 1.50x {WHERE}; {said}")
 
 
 def combine_words(words: tuple[str, ...]) -> str:
@@ -478,11 +496,11 @@ def combine_words(words: tuple[str, ...]) -> str:
 def test_the_headline_names_the_end_that_is_nearest_to_the_claim() -> None:
     claim = {"claim": "refactor-2x-3x", "part": LEAD, "verdict": "refuted"}
     below = a_verdict(an_effect(low=0.98, high=1.0187), claimed="2-3x", region={"low": 2.0, "high": 3.0}, **claim)
-    assert answer([below]).headline == f"{QUESTION} At most 1.02x on short prompts and in decode: no."
+    assert answer([below]).headline == f"{QUESTION} At most 1.02x {WHERE}: no."
     above = a_verdict(
         an_effect(low=3.2, high=4.1, verdict="refuted"), claimed="2-3x", region={"low": 2.0, "high": 3.0}, **claim
     )
-    assert answer([above]).headline == f"{QUESTION} At least 3.20x on short prompts and in decode: yes, and more."
+    assert answer([above]).headline == f"{QUESTION} At least 3.20x {WHERE}: yes, and more."
     quick = a_verdict(**claim, claimed="2-3x", fewer="on 2 of its 5 workloads; --all has all")
     assert answer([quick]).headline == f"{QUESTION} No.", "what is left out stands beside the verdict"
     assert quick.claimed_here == "2-3x (on 2 of its 5 workloads; --all has all)" in headlines([quick])

@@ -18,7 +18,6 @@ from llama_workbench.dashboard.sections import blocks, trust
 from llama_workbench.dashboard.sections.blocks import ABOVE, SMALL, bar_rows
 from llama_workbench.dashboard.views import data
 from llama_workbench.dashboard.views.samples import call_ns
-from llama_workbench.dashboard.views.workloads import shipped_named
 from llama_workbench.datasets.geometries import DataError
 from llama_workbench.datasets.workloads import workloads
 from llama_workbench.variants.phase_map import DENOMINATORS, MEANING
@@ -27,6 +26,7 @@ from llama_workbench.variants.phase_map import PHASES as NAMES_OF_PHASES
 from ...claims.reading import Figure, Portion, published, published_shares
 from ...report import phases as shares
 from ...report.phases import NAMES, Share
+from ...report.workload_names import shipped_named
 from ...spec.table import Table
 from ...stats.confidence import Interval
 from ...store.folder import RunFolder

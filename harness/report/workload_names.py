@@ -1,17 +1,14 @@
-"""Workloads in words, as pages call them: "prefill, 8 tokens, one 7B layer" for `prefill-7b-1layer-t8`; and what a
-variant is, for the card of its name."""
+"""Workloads in words, as answers and pages call them: "prefill, 8 tokens, one 7B layer" for `prefill-7b-1layer-t8`."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
 
-from llama_workbench import variants
 from llama_workbench.datasets.workloads import Workload as Shipped
 from llama_workbench.datasets.workloads import workloads as shipped
-from llama_workbench.harness.spec.comparison import AA, COPY, EnteredName
-from llama_workbench.harness.store.schema import Workload
+
+from ..store.schema import Workload
 
 PARTS = {
     "mask-get": "get a mask",
@@ -72,7 +69,7 @@ def _geometry(geometry: str) -> str:
     return geometry.replace("width-", "width ")
 
 
-def kind_and_model(workload: Workload) -> str:
+def kind_and_model(workload: Workload | Shipped) -> str:
     """The same without its lengths: "prefill, one 7B layer"."""
     return ", ".join(filter(None, (workload.kind, _geometry(workload.geometry or ""))))
 
@@ -89,54 +86,19 @@ def distinct(words: dict[str, str]) -> dict[str, str]:
     return {name: f"{said} ({name})" if several.count(said) > 1 else said for name, said in words.items()}
 
 
-# -- variants ----------------------------------------------------------------------------------------------------------
-
-COPIES = {
-    AA: "The same once more: an A/A check. It shows by how much identical code seems to differ.",
-    COPY: "A copy of its source, imported under another name: an A/A check.",
-}
-"""What the controls of a variant are."""
-
-AXES = {
-    "layout": "files",
-    "granularity": "calls",
-    "cache": "cache",
-    "mask": "mask",
-    "mask_application": "mask is",
-    "kv": "keys and values",
-    "rope": "RoPE",
-    "boundary": "tensors",
-    "norm": "norm",
-    "softmax": "softmax",
-    "attention": "attention",
-}
+def kind_of(name: str) -> str:
+    """What a workload does, "prefill" or "decode"; empty where it does not come with the workbench."""
+    known = shipped().get(name)
+    return known.kind if known else ""
 
 
-@dataclass(frozen=True)
-class Card:
-    """What a reader is told of a name. `axes`: how it is built, by axis; empty where the axes do not apply."""
-
-    name: str
-    told: str
-    axes: str = ""
-    source: str = ""
-
-
-def differing(names: Sequence[str]) -> Collection[str]:
-    """The axes on which these variants differ, of those that have axes; all of them where that are fewer than two."""
-    known = [variants.get(name).factors for name in names if name in variants.names()]
-    known = [factors for factors in known if factors]
-    return [axis for axis in AXES if len(known) < 2 or len({factors.get(axis) for factors in known}) > 1]
-
-
-def card(name: str, shown: Collection[str] = tuple(AXES)) -> Card:
-    """The card of a variant or function by its name, whether or not this version knows it. `shown`: which axes."""
-    entered = EnteredName(name)
-    original, copy = entered.original, entered.control
-    known = variants.get(original) if original in variants.names() else None
-    if known is None:
-        return Card(name, COPIES.get(copy, "Named on the command line of the run; not part of the workbench."))
-    levels = {axis: level.replace("_", " ") for axis, level in known.factors.items() if axis in shown}
-    axes = ", ".join(f"{AXES.get(axis, axis)}: {level}" for axis, level in levels.items())
-    description = f"{known.description[:1].upper()}{known.description[1:]}."
-    return Card(name, f"{description} {COPIES[copy]}" if copy in COPIES else description, axes, known.source)
+def told_apart(names: Sequence[str]) -> list[str]:
+    """Workloads by their names, in as few words as tell them apart: "prefill" and "decode", or "decode, 15M" and
+    "decode, one 7B layer". The names themselves where one of them does not come with the workbench."""
+    known = shipped()
+    ways: tuple[Callable[[Shipped], str], ...] = (lambda each: each.kind, kind_and_model, named)
+    for way in ways if known.keys() >= {*names} else ():
+        said = [way(known[name]) for name in names]
+        if len({*said}) == len({*names}):
+            return said
+    return list(names)
