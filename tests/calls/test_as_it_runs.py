@@ -276,6 +276,7 @@ def test_beginning_a_process_changes_nothing_of_when_the_system_is_asked_for_mem
         assert len(first) >= 3 and all(mapped == [1, 1, 1] for mapped in first.values())
 
 
+@pytest.mark.whole
 def test_memory_of_sides_with_processes_of_their_own_is_measured_too(folder: Path) -> None:
     pytest.importorskip("memray", reason="[profile] is not installed")
     (folder / "notes.py").write_text(NOTES)

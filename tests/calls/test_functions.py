@@ -429,6 +429,7 @@ def test_a_wrong_side_is_no_met_condition(mine: Path, run_pytest: Callable[..., 
     assert "no room for" in (mine / "junit.xml").read_text(), "a file that is read alone has the reason"
 
 
+@pytest.mark.whole
 def test_the_help_has_every_exit_code(run_pytest: Callable[..., Any]) -> None:
     said = run_pytest("--help").stdout
     assert SessionExit.listed() in said
@@ -479,6 +480,7 @@ def test_options_without_benchmark_say_that_they_do_nothing(mine: Path, run_pyte
 
 
 @pytest.mark.long
+@pytest.mark.whole
 def test_what_new_subject_writes_passes_and_measures(mine: Path, run_pytest: Callable[..., Any]) -> None:
     said = output("new", "subject", "ways_to_sort", "--folder", mine)
     file = mine / "test_ways_to_sort.py"

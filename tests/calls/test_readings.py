@@ -91,6 +91,7 @@ def judged(*results: ExactResult, samples: pd.DataFrame | None = None, **hypothe
         ({"metric": "counts"}, "did you mean 'count'?"),
     ],
 )
+@pytest.mark.whole
 def test_a_faulty_reading_is_told_with_the_fix(hypothesis: dict[str, Any], problem: str) -> None:
     with pytest.raises(ClaimError) as caught:
         a_claim(**hypothesis)
@@ -117,6 +118,7 @@ def test_a_range_says_what_it_allows() -> None:
 # -- what is planned -----------------------------------------------------------------------------------------------
 
 
+@pytest.mark.whole
 def test_long_parts_are_left_out_unless_named_or_all_is_asked_for() -> None:
     def parts(request: Request) -> int:
         return sum(len(claim.hypothesis) for claim in make_plan(request, CLAIMS).claims)
@@ -127,6 +129,7 @@ def test_long_parts_are_left_out_unless_named_or_all_is_asked_for() -> None:
     assert len(named.claims[0].hypothesis) == 4
 
 
+@pytest.mark.whole
 def test_a_part_may_be_measured_on_some_of_its_workloads_without_all() -> None:
     [claim] = [claim for claim in CLAIMS if claim.id == "single-file-faster"]
     some, every = ("prefill-15m-t8", "decode-15m-c64"), claim.hypothesis[0].workload_names()
@@ -152,6 +155,7 @@ def test_a_part_may_be_measured_on_some_of_its_workloads_without_all() -> None:
         a_claim(**trend.model_dump(exclude_defaults=True) | {"quick": [trend.workload_names()[0]]})
 
 
+@pytest.mark.whole
 def test_a_share_is_planned_as_a_pass_and_takes_no_rounds() -> None:
     plan = make_plan(Request(claims=("fragmentation-10pct",)), CLAIMS)
     assert ("decode-15m-c64", "team006_after") in subjects(plan.hypotheses())
@@ -166,6 +170,7 @@ def test_what_the_claims_ask_for_exists() -> None:
 # -- how they are judged -------------------------------------------------------------------------------------------
 
 
+@pytest.mark.whole
 def test_a_count_is_judged_by_where_it_lies() -> None:
     def found(value: float) -> ExactResult:
         return ExactResult("count", "lines", "", "fast", "", value, 1)
@@ -180,6 +185,7 @@ def test_a_count_is_judged_by_where_it_lies() -> None:
     assert "61 lines" in markdown_table([refuted], manifest_of({}))
 
 
+@pytest.mark.whole
 def test_what_nobody_looked_at_is_not_measurable() -> None:
     assert judged(metric="count", quantity="lines", variant="fast", at_most=60).verdict == "not measurable here"
     share = judged(metric="share", variant="old", workloads=["a"], phases=["qkv"], of="forward", above=10)
@@ -219,6 +225,7 @@ def test_a_trend_without_rounds_is_open() -> None:
     assert found.verdict == "inconclusive" and "no rounds" in found.reason
 
 
+@pytest.mark.whole
 def test_shares_of_several_workloads_are_judged_at_alpha_each() -> None:
     sizes = {"metric": "share", "variant": "old", "phases": ["qkv"], "of": "forward", "above": 10}
     claim = a_claim(workloads=["a", "b"], **sizes)
@@ -239,6 +246,7 @@ def test_shares_of_several_workloads_are_judged_at_alpha_each() -> None:
         ({"metric": "check", "quantity": "gguf-loads", "variant": "fast"}, "no other check has one"),
     ],
 )
+@pytest.mark.whole
 def test_a_quantity_that_nobody_finds_out_is_refused(table: dict[str, object], said: str, tmp_path: Path) -> None:
     text = "\n".join(f"{key} = {json.dumps(value)}" for key, value in table.items())
     more = "" if table["metric"] == "check" else "\nabove = 1"

@@ -228,6 +228,7 @@ SOURCE = 'expected a list of one or more { document = "...", section = "..." }'
         (EXPECTATION, "ratio = " + "[" * 5000, "not valid TOML: nested too deeply"),
     ],
 )
+@pytest.mark.whole
 def test_a_fault_is_named_with_its_place_its_value_and_what_was_expected(
     tmp_path: Path, old: str, new: str, message: str
 ) -> None:
@@ -376,6 +377,7 @@ def test_select_takes_claims_by_id(tmp_path: Path) -> None:
 SHIPPED = {claim.id: claim for claim in load_claims(ROOT / "claims")}
 
 
+@pytest.mark.whole
 def test_no_claim_that_ships_asks_for_a_metric_that_is_not_there() -> None:
     """All are read as strictly as a user's, which `load_claims` does not: a slice may be taken away."""
     paths = [path for path in (ROOT / "claims").rglob("*.toml") if path.name != DISPUTE_FILE]
@@ -453,6 +455,7 @@ def test_layout_and_ownership_are_claimed_on_equal_operations_only() -> None:
     assert all(kinds[id] == {"context"} for id in kinds if id == "own-layers-slower" or id.startswith("kernels-"))
 
 
+@pytest.mark.whole
 def test_reading_claims_imports_no_torch() -> None:
     code = """
 import sys

@@ -148,6 +148,7 @@ def test_another_dispute_has_its_own_terminal_and_first_screen(
     assert "TEAM-" not in everything(page) and "RoPE" not in everything(page)
 
 
+@pytest.mark.whole
 def test_judging_gives_a_run_the_questions_of_a_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """A run that says nothing gets those that ship; with --claims-dir another folder's. Its claims stay."""
     run = write_run(tmp_path / "run", rounds=12, only=["prefill-15m-t128"], dispute={})
@@ -172,6 +173,7 @@ def test_judging_gives_a_run_the_questions_of_a_folder(tmp_path: Path, capsys: p
     assert [question.text for question in run.manifest().dispute.question] == ["One or many?"]
 
 
+@pytest.mark.whole
 def test_judging_gives_a_run_the_words_of_a_folder_and_not_its_limits(tmp_path: Path) -> None:
     run = write_run(tmp_path / "run", rounds=12, only=["prefill-15m-t128"])
     before = {claim.id: claim for claim in stored_claims(run)}
@@ -228,6 +230,7 @@ def test_a_mistake_names_the_file_the_key_and_what_was_expected(claims: Path, ol
     assert str(claims / DISPUTE_FILE) in str(error.value)
 
 
+@pytest.mark.whole
 def test_check_reads_it(claims: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = claims / DISPUTE_FILE
     for text, code, said in (

@@ -385,6 +385,7 @@ def test_what_is_told_of_masks_of_a_whole_model_follows_from_its_shape() -> None
 # -- the same words everywhere -----------------------------------------------------------------------------------------
 
 
+@pytest.mark.whole
 def test_screen_and_page_answer_every_question_in_the_same_words() -> None:
     text = (ROOT / "docs" / "results" / "llama-dispute.md").read_text(encoding="utf-8").replace("**", "")
     page = " ".join(text.split())

@@ -43,6 +43,7 @@ def test_both_sides_of_every_argument_give_the_same_answers(run_pytest: Callable
         (("h200",), "docs/results/gpu.md"),
     ],
 )
+@pytest.mark.whole
 def test_the_page_is_what_the_committed_run_says(
     name: tuple[str, ...], file: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -169,6 +169,7 @@ class Silent:
     ],
     ids=["weights", "check"],
 )
+@pytest.mark.whole
 def test_what_needs_it_fails_before_anything_is_measured(
     request_: Request, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

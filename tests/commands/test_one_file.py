@@ -109,6 +109,7 @@ def test_what_has_no_source_here_is_refused(capsys: pytest.CaptureFixture[str], 
 
 
 @pytest.mark.usefixtures("warm")
+@pytest.mark.whole
 def test_the_command_writes_a_file_that_passes_its_check(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -238,6 +238,7 @@ def test_measuring_in_their_repository(installed: Environment, tmp_path: Path) -
 
 @pytest.mark.long
 @pytest.mark.parametrize("installed", ["wheel"], indirect=True)
+@pytest.mark.whole
 def test_a_stranger_gets_through_the_first_hours(installed: Environment, tmp_path: Path) -> None:
     """The wheel with its core alone; the script checks what each of its steps comes to."""
     for name in ("site", "empty"):

@@ -791,6 +791,7 @@ def test_a_control_that_fired_is_loud(page: Any, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("path", ["dashboard/sections/strips.js", "harness/slices/profiles/flames.js"])
+@pytest.mark.whole
 def test_a_component_writes_text_and_no_markup(path: str) -> None:
     """What comes from a file reaches the page as text: nothing in the script parses it, or fetches anything."""
     script = (ROOT / path).read_text()

@@ -127,6 +127,7 @@ def hostile(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize("page", ["answer", "claim", "breakdown", "memory", "runs", "history", "trust"])
+@pytest.mark.whole
 def test_a_hostile_run_is_shown_as_it_is_written(hostile: Path, monkeypatch: pytest.MonkeyPatch, page: str) -> None:
     link = {"claim": "mask-caching-helps"} if page in ("answer", "claim") else {}
     app = open_in_app(page, monkeypatch, hostile, **link)
@@ -238,6 +239,7 @@ def functions_home(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize("page", PAGES)
+@pytest.mark.whole
 def test_no_page_speaks_of_models(page: str, functions_home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     app = open_in_app(page, monkeypatch, functions_home)
     assert not app.exception

@@ -186,6 +186,7 @@ def test_the_answer_fits_the_first_screen(visit: Visit) -> None:
     assert len(told) <= 120, " ".join(told)
 
 
+@pytest.mark.whole
 def test_the_link_to_the_evidence_can_be_copied_and_opens_it(visit: Visit) -> None:
     page = visit("?claim=mask-caching-6-11&part=whole+prefill", scheme="dark")
     link = page.locator(".strips .part .told a", has_text="whole prefill")
@@ -214,6 +215,7 @@ def test_the_first_page_fits_a_phone(visit: Visit) -> None:
     picture(page, "answer-narrow")
 
 
+@pytest.mark.whole
 def test_nothing_hangs_over_the_edge_of_a_phone(visit: Visit) -> None:
     page = visit(f"comparison?claim=mask-caching-helps&{urlencode(UNFOLDED)}", width=420)
     page.wait_for_selector(".flames .picture canvas[data-boxes]")
@@ -322,6 +324,7 @@ def test_a_page_for_a_talk_is_larger_and_shows_the_answer_alone(visit: Visit) ->
     assert "talk" not in parse_qs(urlsplit(page.url).query)
 
 
+@pytest.mark.whole
 def test_lines_have_about_75_letters(visit: Visit) -> None:
     page = visit(f"comparison?run=plain&claim=mask-caching-helps&{urlencode(UNFOLDED)}", width=1400)
     page.wait_for_selector(".flames .picture canvas[data-boxes]")
@@ -359,6 +362,7 @@ def test_names_that_are_markup_stay_text(visit: Visit) -> None:
 
 
 @pytest.mark.long
+@pytest.mark.whole
 def test_twenty_thousand_boxes_answer_to_mouse_keys_and_search(visit: Visit) -> None:
     from playwright.sync_api import expect
 
@@ -396,6 +400,7 @@ def test_twenty_thousand_boxes_answer_to_mouse_keys_and_search(visit: Visit) -> 
 
 @pytest.mark.long
 @pytest.mark.skipif(installed_folder() is None, reason="speedscope is not installed: workbench speedscope")
+@pytest.mark.whole
 def test_the_raw_profile_opens_in_speedscope_and_nothing_is_fetched(visit: Visit) -> None:
     page = visit("comparison?claim=mask-caching-helps&raw=team006_after")
     inside = page.frame_locator("iframe")

@@ -251,6 +251,7 @@ def test_a_long_list_is_filtered_by_the_link(page: Any, tmp_path: Path) -> None:
 # -- Claim -------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.whole
 def test_the_bundle_of_a_claim_about_times(page: Any, home: Path) -> None:
     folded = page("claim", home, run="all", claim="mask-caching-helps")
     assert len(alts(folded)) == 1, "figures far below the answer wait until they are opened"
@@ -287,12 +288,14 @@ def test_choosing_a_claim_and_a_row_writes_the_link(page: Any, home: Path) -> No
     assert "has no claim gone" in page("claim", home, run="all", claim="gone").warning[0].value
 
 
+@pytest.mark.whole
 def test_without_profiles_and_memory_the_command_that_makes_them(page: Any, home: Path) -> None:
     text = everything(page("claim", home, run="all", claim="mask-caching-helps", row="2", **UNFOLDED))
     assert "This run has no profiles" in text and "This run has no memory measurements" in text
     assert "pytest --benchmark --profile --workloads prefill-7b-1layer-t128" in text
 
 
+@pytest.mark.whole
 def test_a_side_without_a_profile_says_why(page: Any, home: Path) -> None:
     text = everything(page("claim", home, run="all", claim="single-file-faster", **UNFOLDED))
     assert "py-spy may not attach to other processes here" in text
@@ -332,6 +335,7 @@ def reading(claim: str, **effect: Any) -> dict[str, Any]:
     }  # fmt: skip
 
 
+@pytest.mark.whole
 def test_readings_say_what_was_read_and_which_page_shows_it(page: Any, tmp_path: Path) -> None:
     run = runs.write_run(tmp_path / "runs" / "one", rounds=24, only=SHORT, judged=False)
     run.write_json("claims.json", READINGS)

@@ -143,6 +143,7 @@ def test_the_way_back_on_the_same_page_forgets(reader: Opener) -> None:
         ("memory", {"workload": "gone"}, "Workload gone is not here", "There is: prefill-15m-t128."),
     ],
 )
+@pytest.mark.whole
 def test_an_unknown_value_is_named_with_what_there_is(
     reader: Opener, page: str, link: dict[str, str], named: str, there: str
 ) -> None:
@@ -162,6 +163,7 @@ def test_the_answer_stands_in_a_title_with_its_verdict(reader: Opener) -> None:
     assert re.match(r":(red|green|gray|violet|blue)\[:material/\w+:", title)
 
 
+@pytest.mark.whole
 def test_long_pages_begin_with_links_to_their_parts(reader: Opener) -> None:
     app = reader("claim", **CHOSEN)
     [contents] = [each.value for each in app.markdown if each.value.startswith("On this page:")]
@@ -180,6 +182,7 @@ def test_an_unknown_verdict_of_the_filter_is_named(reader: Opener, home: Path) -
     run.write_json("verdicts.json", verdicts)
 
 
+@pytest.mark.whole
 def test_a_workload_of_another_page_that_this_one_has_nothing_of_is_no_mistake(reader: Opener) -> None:
     app = go(reader("claim", run="older", workload="decode-15m-c64"), "memory")
     assert not app.warning and app.selectbox(key="workload").value == "prefill-15m-t128"

@@ -167,6 +167,7 @@ def page(monkeypatch: pytest.MonkeyPatch) -> Iterator[Opener]:
     yield lambda *results, **link: open_in_app("trust", monkeypatch, *results, **link)
 
 
+@pytest.mark.whole
 def test_the_page_tells_how_far_a_run_can_be_trusted(page: Opener, tmp_path: Path) -> None:
     runs.write_run(tmp_path / "runs" / "one", rounds=30)
     app = page(tmp_path, run="one")

@@ -42,6 +42,7 @@ def test_the_shipped_workloads() -> None:
     assert known["decode-15m-c64-threads2"].threads == 2 and known["decode-15m-c64-bfloat16"].dtype == "bfloat16"
 
 
+@pytest.mark.whole
 def test_every_shipped_workload_and_geometry_is_of_use() -> None:
     """To a claim, or beside a number that the dispute published; those called tiny are for tests."""
     folders = (ROOT / "claims", ROOT / "claims" / "public", ROOT / "claims" / "versions")

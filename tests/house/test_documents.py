@@ -115,6 +115,7 @@ def test_a_page_is_short(page: Path) -> None:
 
 
 @pytest.mark.parametrize("page", reference.PAGES, ids=named)
+@pytest.mark.whole
 def test_reference_pages_are_what_the_code_says(page: Path) -> None:
     assert not update_file(page, reference.blocks(), check=True), reference.__doc__
 

@@ -13,6 +13,7 @@ pytestmark = pytest.mark.covers("harness/store", "harness/evidence", "harness/cl
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
+@pytest.mark.whole
 def test_a_damaged_file_is_told_in_one_line(kind: Kind, tmp_path: Path) -> None:
     tally = try_all(kind, tmp_path / "tries", cases=40)
 

@@ -178,6 +178,7 @@ def names_of_nothing(nodes: Sequence[ast.AST]) -> list[str]:
     return [name for name in names if name in OF_NOTHING]
 
 
+@pytest.mark.whole
 def test_variables_are_named_after_what_they_hold() -> None:
     paths = sources("harness", "dashboard", "llama_workbench")
     counted = Counter(name for path in paths for name in names_of_nothing(nodes_of(path)))
@@ -314,6 +315,7 @@ def untyped(source: ast.Module, called: Collection[str] = ()) -> list[str]:
     ]
 
 
+@pytest.mark.whole
 def test_a_fact_has_a_type_on_its_way_from_one_package_to_another() -> None:
     text = "Json = dict[str, Any]\ndef f(a: dict[str, Any]) -> int: ...\ndef g() -> list[Json]: ...\ndef h(a: int): ..."
     assert untyped(ast.parse(text), aliases(ast.parse(text))) == ["f", "g"]

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 
+import pytest
+
 from llama_workbench import ROOT
 from llama_workbench.harness.claims.reading import load_folder
 from llama_workbench.harness.report.standings import evidence_of
@@ -21,6 +23,7 @@ def test_the_committed_run_names_no_folder_of_a_machine() -> None:
     assert run.read_manifest()["status"] == "complete"
 
 
+@pytest.mark.whole
 def test_what_is_said_of_a_gpu_is_in_the_two_runs_on_one() -> None:
     page = (ROOT / "docs/results/gpu.md").read_text(encoding="utf-8")
     run, earlier = (RunFolder(ROOT / "results" / "baselines" / name) for name in ("h200", "h200-register"))

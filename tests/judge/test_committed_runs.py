@@ -50,6 +50,7 @@ def judged(run: Path) -> Rejudged:
 
 
 @pytest.mark.parametrize("run", RUNS, ids=lambda run: run.name)
+@pytest.mark.whole
 def test_verdicts_and_intervals_are_those_that_were_committed(run: Path) -> None:
     """Reasons and notes are words, and may change; all else may not."""
     stored = RunFolder(run).records("verdicts.json")
@@ -69,6 +70,7 @@ def test_verdicts_and_intervals_are_those_that_were_committed(run: Path) -> None
             assert numbers(effect) == pytest.approx(numbers(before), rel=1e-9, nan_ok=True), now["claim"]
 
 
+@pytest.mark.whole
 def test_what_is_made_from_the_run_is_up_to_date(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -159,6 +161,7 @@ RENEWED = ("claims-inflated-20-50x", "layers-add-up", "weight-loading-bottleneck
 OF_THE_RUN = ("part", "quick", "workloads", "left_out")
 
 
+@pytest.mark.whole
 def test_claims_of_runs_have_their_speakers_and_limits_of_today() -> None:
     now = {claim.id: plain(claim.stored()) for claim in load_claims(ROOT / "claims")}
     renewed = {name for name, claim in now.items() if any("margin" in part for part in claim["hypothesis"])}

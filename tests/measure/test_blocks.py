@@ -400,6 +400,7 @@ def test_a_control_takes_part_where_its_partner_does() -> None:
     assert {sides[2:] for sides in had} == {("fast@aa",), ("yardstick",), ()}
 
 
+@pytest.mark.whole
 def test_contrasts_stay_open_where_every_pair_is_settled() -> None:
     plan = make_plan(Request(claims=("arch-or-ops",), everything=True), load_claims(ROOT / "claims"))
     experiment = next(each for each in plan.experiments if each.contrasts)

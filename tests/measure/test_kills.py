@@ -85,6 +85,7 @@ def end(run: kills.Begun, signals: list[signal.Signals], capsys: pytest.CaptureF
     [("starting", [KILL]), ("gates", [TERM, INT]), ("profiles", [KILL])],
     ids=["starting, kill -9", "gates, SIGTERM and Ctrl-C", "profiles, kill -9"],
 )
+@pytest.mark.whole
 def test_no_signal_at_any_stage_loses_a_round_or_leaves_a_process(tmp_path, capsys, stage, signals):
     """tests/measure/test_measure.py has more: kill -9 between rounds. Gates are those of two checkpoints at once."""
     words = {
@@ -194,6 +195,7 @@ def test_a_tied_command_is_the_command():
     assert (gone.returncode, gone.stderr.strip()) == (1, "no-such-tool cannot be started (No such file or directory)")
 
 
+@pytest.mark.whole
 def test_every_process_of_a_run_is_begun_tied():
     """All but short questions to the system, which end by themselves, and commands and imports that are timed: these
     belong to the group of their measuring process, and end with it."""

@@ -96,6 +96,7 @@ class Answered(Quiet):
             Path("answered").touch()
 
 
+@pytest.mark.whole
 def test_a_side_that_dies_once_the_rounds_are_over_keeps_its_verdict(sides: Path) -> None:
     progress = Answered()
     options = Options(budget_seconds=600, run_dir=Path("run"))
@@ -111,6 +112,7 @@ def test_a_side_that_dies_once_the_rounds_are_over_keeps_its_verdict(sides: Path
     assert "exit code 7" in cause["reason"]
 
 
+@pytest.mark.whole
 def test_a_memory_profiler_that_cannot_be_imported_is_named_and_the_rest_stands(
     sides: Path, run_pytest: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -133,6 +135,7 @@ WORDS = (
 )  # fmt: skip
 
 
+@pytest.mark.whole
 def test_faults_of_ours_in_later_passes_are_a_line_each_beside_the_verdict(
     sides: Path, run_pytest: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -484,6 +484,7 @@ def test_a_part_that_depends_waits_for_one_effect_on_each_side(plan: Plan) -> No
     assert {wait.pair for wait in waits_for} == {*pairs[:2]}
 
 
+@pytest.mark.whole
 def test_a_verdict_from_contrasts_waits_for_those_of_all_workloads() -> None:
     plan = make_plan(Request(claims=("arch-or-ops",)), load_claims(ROOT / "claims"))
     rule = stopping_rule(plan, {})

@@ -132,6 +132,7 @@ def test_faults_in_a_claim_about_it_are_told_like_any_other(toy: Path) -> None:
     assert "hypothesis[0].workload = 'x': unknown key; did you mean 'workloads'?" in told
 
 
+@pytest.mark.whole
 def test_without_the_file_there_is_no_such_metric(toy: Path) -> None:
     assert "toy" in names()
     package.__path__.pop()
@@ -165,6 +166,7 @@ def test_a_metric_is_named_in_its_own_files_alone() -> None:
     assert not found
 
 
+@pytest.mark.whole
 def test_every_hypothesis_that_ships_says_what_it_needs() -> None:
     claims = load_claims(ROOT / "claims")
     plan = make_plan(Request(everything=True), claims)

@@ -22,6 +22,7 @@ CLAIMS = load_claims(ROOT / "claims")
 OUTSIDE = f"{ROOT / 'tests' / 'outside_variants.py'}"
 
 
+@pytest.mark.whole
 def test_everything(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(variants, "missing", lambda name: None)
     plan = make_plan(Request(everything=True), CLAIMS)
@@ -31,6 +32,7 @@ def test_everything(monkeypatch: pytest.MonkeyPatch) -> None:
     assert set(plan.comparisons()) == wanted
 
 
+@pytest.mark.whole
 def test_every_claim_that_ships_names_variants_and_workloads_that_exist():
     for claim in CLAIMS:
         for name in claim.names():
@@ -45,6 +47,7 @@ def test_one_experiment_a_workload_serves_all_claims():
     assert len(names) == len(set(names))
 
 
+@pytest.mark.whole
 def test_what_the_first_screen_asks_for_is_wanted_to_a_percent():
     plan = make_plan(Request(), CLAIMS, dispute=load_dispute())
     targets = [(each.workload, target) for each in plan.experiments for target in each.targets]
@@ -64,6 +67,7 @@ def test_what_the_first_screen_asks_for_is_wanted_to_a_percent():
     assert not any(target.question for each in make_plan(Request(), CLAIMS).experiments for target in each.targets)
 
 
+@pytest.mark.whole
 def test_where_nobody_can_measure_what_is_asked_the_form_beside_it_is_asked_for():
     """`make bench` on a fresh machine has no Candle, and the full prefill is measured at 7B width alone."""
     plan = make_plan(Request(), CLAIMS, dispute=load_dispute())
@@ -119,6 +123,7 @@ def test_where_a_part_lists_a_workload_the_others_are_not_asked_there():
     ]
 
 
+@pytest.mark.whole
 def test_variants_cut_claims_down_and_the_rest_is_compared_ad_hoc():
     request = Request(variants=("team006_before", "team006_after", "gpt_fast"), workloads=("prefill-15m-t128",))
     plan = make_plan(request, CLAIMS)

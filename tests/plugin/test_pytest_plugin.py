@@ -118,6 +118,7 @@ def test_k_that_leaves_one_side_says_so(run_pytest, tmp_path):
     assert "select both variants" in result.stdout + result.stderr
 
 
+@pytest.mark.whole
 def test_claims_with_nothing_to_time_here_are_answered(run_pytest, tmp_path):
     result = run_pytest("--benchmark", "--claims=gpu-kernels", f"--run-dir={tmp_path / 'run'}")
     assert result.returncode == 0, result.stdout + result.stderr

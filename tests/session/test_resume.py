@@ -304,6 +304,7 @@ def test_a_folder_in_use_is_refused(copy: Path) -> None:
     Lock().take(copy)
 
 
+@pytest.mark.whole
 def test_the_text_of_its_claims_must_stand(tmp_path: Path) -> None:
     claims = tmp_path / "claims"
     claims.mkdir()

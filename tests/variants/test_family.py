@@ -85,6 +85,7 @@ def test_effects_share_alpha_once_they_lie_on_different_sides(gains: tuple[float
     assert rule.alpha_of(part) == alpha
 
 
+@pytest.mark.whole
 def test_the_lengths_of_a_trend_share_alpha_in_the_loop_too() -> None:
     plan = make_plan(Request(claims=("mask-gain-scales",)), CLAIMS)
     rule = stopping_rule(plan, {})

@@ -230,6 +230,7 @@ def planned(device: str, *names: str) -> Plan:
     return make_plan(Request(claims=names, device=device), CLAIMS)
 
 
+@pytest.mark.whole
 def test_each_device_measures_what_is_about_it() -> None:
     asked = ("gpu-kernels", "cpu-only", "single-file-faster", "qkv-61", "own-checks")
     here, there = planned("cpu", *asked), planned("cuda", *asked)
@@ -249,6 +250,7 @@ def test_each_device_measures_what_is_about_it() -> None:
     assert {e.workload.name for e in there.experiments if e.grid} == {"prefill-15m-t128", "decode-15m-c64"}
 
 
+@pytest.mark.whole
 def test_an_engine_is_named_and_left_out_on_cuda(tmp_path: Path) -> None:
     plan = make_plan(
         Request(variants=("fast", "candle_engine"), workloads=("prefill-15m-t128",), device="cuda"), CLAIMS
@@ -278,6 +280,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[RunFolder, 
     yield (write_run(folder / "cpu", **settings), write_run(folder / "cuda", device_factors=fast, **settings))
 
 
+@pytest.mark.whole
 def test_a_stored_run_is_judged_by_the_device_that_it_names(runs: tuple[RunFolder, RunFolder]) -> None:
     on_cpu, on_cuda = ({(verdict.claim, verdict.part): verdict for verdict in rejudge(run)[0]} for run in runs)
     rewrite = ("gpu-kernels", "the rewrite, on a GPU")

@@ -32,6 +32,7 @@ from llama_workbench.harness.worker.state import Runner, Worker
 MS = 1e6
 
 
+@pytest.mark.whole
 def test_the_metrics_bring_their_verbs() -> None:
     verbs = main.verbs_with_torch()
     passes = {"phases", "roofline", "memory", "memory_held"}
