@@ -57,9 +57,9 @@ def show_questions(run: data.Run) -> None:
         for column, shown in zip(st.columns(2, gap="large"), (lines[:half], lines[half:]), strict=True):
             for line in shown:
                 look = blocks.verdict_word(outcomes.look_of_line(line))
-                found = f": {words.markdown(line.found)}" if line.found else ""
+                numbers = f": {words.markdown(line.found)}" if line.found else ""
                 beside = f"  \n:small[:gray[{words.markdown(' '.join(line.beside))}]]" if line.beside else ""
-                column.markdown(f"**{words.markdown(line.question)}**  \n{look}{found}{beside}")
+                column.markdown(f"**{words.markdown(line.question)}**  \n{look}{numbers}{beside}")
 
 
 def show_change(opened: state.Opened) -> None:

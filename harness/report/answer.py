@@ -284,8 +284,8 @@ def _row_text(verdict: Verdict, rows: Sequence[Effect]) -> str:
     """What some rows of a verdict found, with their word."""
     span = hull(rows)
     as_ratio = bool(verdict.low and verdict.low >= LEAST_TIMES)
-    found = span_text(span, "between", as_ratio=as_ratio) if span else "not known yet"
-    return f"{found} ({_counted_words([*map(_yes_or_no, rows)])})"
+    numbers = span_text(span, "between", as_ratio=as_ratio) if span else NOT_YET
+    return f"{numbers} ({_counted_words([*map(_yes_or_no, rows)])})"
 
 
 def _yes_or_no(effect: Effect) -> str:

@@ -98,7 +98,7 @@ def told_apart(names: Sequence[str]) -> list[str]:
     known = shipped()
     ways: tuple[Callable[[Shipped], str], ...] = (lambda each: each.kind, kind_and_model, named)
     for way in ways if known.keys() >= {*names} else ():
-        said = [way(known[name]) for name in names]
-        if len({*said}) == len({*names}):
-            return said
+        texts = [way(known[name]) for name in names]
+        if len({*texts}) == len({*names}):
+            return texts
     return list(names)

@@ -498,10 +498,10 @@ def test_a_real_count_repeats_and_an_identical_copy_has_the_same(
         assert sum(record["by"].values()) == pytest.approx(record["instructions"])
         assert record["by"][PYTHON] > 0 and record["by"][KERNELS] > 0
         assert record["capability"] and set(record["versions"]) == {"torch", "python", "valgrind"}
-    # mostly the same to the last instruction; on a busy machine one copy of several may have 0.05 % more
+    # mostly the same to the last instruction; on a busy machine one of the three may have 0.05 % more, also the first
     assert ours["again"] == pytest.approx(ours["instructions"], rel=2e-4)  # the first that has a count
-    apart = sorted(abs(each["instructions"] / ours["instructions"] - 1) for each in (copy, third))
-    assert apart[0] < 5e-4 and apart[1] < 2e-3
+    least, middle, most = sorted(each["instructions"] for each in (ours, copy, third))
+    assert min(middle / least, most / middle) < 1 + 5e-4 and most / least < 1 + 2e-3
     assert other["instructions"] > 1.01 * ours["instructions"] and other["again"] is None
     for record, said in ((raised, "RuntimeError"), (hung, "hangs: no count in 5 s"), (killed, "SIGKILL")):
         assert "instructions" not in record and said in record["reason"]
