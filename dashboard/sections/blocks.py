@@ -4,7 +4,8 @@ are drawn with: axes, shapes, notes, marks with their intervals."""
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from operator import sub
 from pathlib import Path
 from typing import Any, TypeVar
@@ -13,15 +14,16 @@ import pandas as pd
 import plotly.graph_objects as go
 import streamlit as st
 
+from llama_workbench import variants
 from llama_workbench.harness.report.ladder import LadderStep
 from llama_workbench.harness.report.workload_names import distinct
+from llama_workbench.harness.spec.comparison import AA, COPY, EnteredName
 from llama_workbench.harness.store.files import RunError
 
 from .. import state, words
 from ..export.svg import Palette, forest_svg
 from ..views import data, forest
 from ..views.forest import FASTER, SLOWER, ratio_ticks
-from ..views.variant_cards import card, differing
 
 T = TypeVar("T")
 
@@ -404,3 +406,56 @@ def bar_rows(
         yaxis={"range": [0, height], "visible": False, "fixedrange": True},
         **{"showlegend": False, **more},
     )
+
+
+# -- what a variant is -------------------------------------------------------------------------------------------
+
+COPIES = {
+    AA: "The same once more: an A/A check. It shows by how much identical code seems to differ.",
+    COPY: "A copy of its source, imported under another name: an A/A check.",
+}
+"""What the controls of a variant are."""
+
+AXES = {
+    "layout": "files",
+    "granularity": "calls",
+    "cache": "cache",
+    "mask": "mask",
+    "mask_application": "mask is",
+    "kv": "keys and values",
+    "rope": "RoPE",
+    "boundary": "tensors",
+    "norm": "norm",
+    "softmax": "softmax",
+    "attention": "attention",
+}
+
+
+@dataclass(frozen=True)
+class Card:
+    """What a reader is told of a name. `axes`: how it is built, by axis; empty where the axes do not apply."""
+
+    name: str
+    told: str
+    axes: str = ""
+    source: str = ""
+
+
+def differing(names: Sequence[str]) -> Collection[str]:
+    """The axes on which these variants differ, of those that have axes; all of them where that are fewer than two."""
+    known = [variants.get(name).factors for name in names if name in variants.names()]
+    known = [factors for factors in known if factors]
+    return [axis for axis in AXES if len(known) < 2 or len({factors.get(axis) for factors in known}) > 1]
+
+
+def card(name: str, shown: Collection[str] = tuple(AXES)) -> Card:
+    """The card of a variant or function by its name, whether or not this version knows it. `shown`: which axes."""
+    entered = EnteredName(name)
+    original, copy = entered.original, entered.control
+    known = variants.get(original) if original in variants.names() else None
+    if known is None:
+        return Card(name, COPIES.get(copy, "Named on the command line of the run; not part of the workbench."))
+    levels = {axis: level.replace("_", " ") for axis, level in known.factors.items() if axis in shown}
+    axes = ", ".join(f"{AXES.get(axis, axis)}: {level}" for axis, level in levels.items())
+    description = f"{known.description[:1].upper()}{known.description[1:]}."
+    return Card(name, f"{description} {COPIES[copy]}" if copy in COPIES else description, axes, known.source)

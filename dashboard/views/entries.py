@@ -225,7 +225,9 @@ def compared(run: RunSummary, most: int = len(COUNTED)) -> str:
         return f"{sides}: {pairs[0][1].look.word.lower()}{more}"
     names = list(dict.fromkeys(claim for claim, _, _ in run.claims))
     counts = [(run.verdicts[word], look_of_word(word).row or word) for word in COUNTED if word in run.verdicts]
-    tally = ", ".join(f"{count} {word}" for count, word in counts[:most])
+    if others := sum(count for count, _ in counts[most:]):
+        counts[most:] = [(others, "others")]
+    tally = ", ".join(f"{count} {word}" for count, word in counts)
     return f"{names[0] if len(names) == 1 else f'{len(names)} claims, {len(run.claims)} verdicts'}: {tally}"
 
 
@@ -234,8 +236,8 @@ def label(entry: Entry) -> str:
     summary = entry.summary
     day = f"{when(summary.started)} UTC" if summary.started else "no date"
     state = "" if summary.status == "complete" else f" · {summary.status}"
-    told = f"{one_text_line(compared(summary, 2), 90)}{state} · {day}"
-    return f"{entry.name} · {told}" if entry.is_baseline else f"{told} · {entry.name}"
+    parts = [f"{one_text_line(compared(summary, 2), 90)}{state}", day]
+    return " · ".join([entry.name, *parts] if entry.is_baseline else [*parts, entry.name])
 
 
 def when(started: str) -> str:

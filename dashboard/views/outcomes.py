@@ -43,12 +43,15 @@ def look_of_word(word: str) -> words.Appearance:
 
 
 def look_of(verdict: Verdict) -> words.Appearance:
-    """How a verdict is shown; of an open one the word says which kind it is, and the colour which way."""
+    """How a verdict is shown; of an open one the word says which kind it is, and the colour which way most of its rows
+    are."""
     word = outcomes.outcome(verdict)
     if verdict.is_open:
         counts = outcomes.tally(verdict)
         sides = outcomes.by_side(verdict.effects) if outcomes.leaning(counts) == Word.SUPPORTED else {}
-        colour = look_of_row(verdict, Word(outcomes.leaning(counts))).colour
+        leaning = Word(outcomes.leaning(counts))
+        most = leaning if 2 * counts.get(leaning, 0) > sum(counts.values()) else Word.INCONCLUSIVE
+        colour = look_of_row(verdict, most).colour
         word = answers.words_of_sides(sides) if sides else word
         return replace(Word.INCONCLUSIVE.look, word=words.capital(word), colour=colour)
     shown = look_of_row(verdict, verdict.verdict)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 
 from llama_workbench.datasets.workloads import Workload as Shipped
 from llama_workbench.datasets.workloads import workloads as shipped
@@ -93,12 +93,18 @@ def kind_of(name: str) -> str:
 
 
 def told_apart(names: Sequence[str]) -> list[str]:
-    """Workloads by their names, in as few words as tell them apart: "prefill" and "decode", or "decode, 15M" and
-    "decode, one 7B layer". The names themselves where one of them does not come with the workbench."""
+    """Workloads by their names, in as few words as tell them apart: "prefill" and "decode", "decode, 15M" and "decode,
+    one 7B layer", "8 tokens" and "128 tokens". The names themselves where one does not come with the workbench."""
     known = shipped()
-    ways: tuple[Callable[[Shipped], str], ...] = (lambda each: each.kind, kind_and_model, named)
-    for way in ways if known.keys() >= {*names} else ():
-        texts = [way(known[name]) for name in names]
-        if len({*texts}) == len({*names}):
-            return texts
-    return list(names)
+    if not known.keys() >= {*names}:
+        return list(names)
+    rows = [parts_of(known[name]) for name in names]
+    differ = [len({*column}) > 1 for column in zip(*rows, strict=False)]
+    if len({*map(len, rows)}) == 1:
+        rows = [[part for part, differs in zip(row, differ, strict=True) if differs] for row in rows]
+    ways: tuple[Sequence[str], ...] = (
+        [known[name].kind for name in names],
+        [kind_and_model(known[name]) for name in names],
+        [", ".join(row) for row in rows],
+    )
+    return next(([*texts] for texts in ways if len({*texts}) == len({*names}) and all(texts)), list(names))

@@ -212,12 +212,10 @@ def test_what_stands_beside_an_answer_has_a_verdict_of_its_own() -> None:
     ]
     part = a_verdict(*rows, part="micro-op (create + apply)", verdict="inconclusive", **claim)
     [line] = answer([no, part], DISPUTE).lines
-    assert line.said == "no" and line.beside[0].endswith(
-        "There PyTorch, another engine, is 10 to 14 % faster (yes, or more)."
-    )
+    assert line.said == "on Candle no" and line.beside[0].endswith(" in Rust: 10 to 14 % faster (yes, or more).")
     early = [replace(each, low=0.57, high=1.77, rounds=4, verdict=Word.INCONCLUSIVE) for each in rows]
     [line] = answer([no, replace(part, effects=tuple(early))], DISPUTE).lines
-    assert line.beside[0].endswith("is not known yet (inconclusive)."), "an early look tells no bound"
+    assert line.beside[0].endswith(" in Rust: not known yet (inconclusive)."), "an early look tells no bound"
     elsewhere = replace(part, effects=tuple(rows[1:]))
     assert answer([no, elsewhere], DISPUTE).lines[0].beside == (), "that length was not measured"
     forms = [
@@ -293,8 +291,8 @@ def test_what_is_told_of_candles_kernels_was_measured_in_both_sessions() -> None
     two_cores = of_part["kernels-2x-3x", "two cores"]
     assert two_cores.verdict == "refuted"
     most_two = max(each.high for each in two_cores.effects if "-15m-" in each.workload)
-    told = f"at most {most:.2f}x, on two cores {most_two:.2f}x, at 7B width {most_wide:.2f}x (no)."
-    assert f"On Candle's own kernels {told}" in TOLD
+    small_text = f"at most {most:.2f}x on one core and {most_two:.2f}x on two"
+    assert f"On Candle's own kernels {small_text}; at 7B width, known less well, at most {most_wide:.2f}x (no)." in TOLD
     assert masks.verdict == "refuted" and all("-15m-" in each.workload for each in masks.effects)
     on_two = of_part["kernels-mask-caching-6-11", "whole prefill, two cores"]
     assert on_two.verdict == "refuted"
@@ -348,7 +346,7 @@ def test_how_much_of_the_workers_part_is_no_projection_was_measured() -> None:
                 for name in ("rope-attention", "worker-layer")
             )
             shares.append(100 * part / whole)
-    told = f"RoPE, scores, mask, softmax and output take {min(shares):.1f} to {max(shares):.1f} % of that; "
+    told = f"RoPE, scores, mask, softmax and output, {min(shares):.1f} to {max(shares):.1f} % of its time, "
     assert told in TOLD
 
 
@@ -376,9 +374,9 @@ def test_what_is_told_of_masks_of_a_whole_model_follows_from_its_shape() -> None
 
     short, long, shared = masks("team006_after", 512), masks("team006_after", 4096), masks("team005_hybrid", 4096)
     assert (
-        f"A whole 7B holds {short / 2**30:.1f} GiB of masks in its layers after 32 lengths up to 512, "
-        f"{long / 2**30:.0f} GiB ({100 * long / weights:.0f} % of the weights) up to 4,096; "
-        f"one dict {100 * shared / weights:.1f} % of the weights."
+        f"A whole 7B holds {short / 2**30:.1f} GiB of them after prompts up to 512 tokens. Up to 4,096 tokens it is "
+        f"{long / 2**30:.0f} GiB ({100 * long / weights:.0f} % of the weights), "
+        f"or {100 * shared / weights:.1f} % in one dict for the whole model."
     ) in TOLD
 
 

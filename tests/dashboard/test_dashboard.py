@@ -600,8 +600,8 @@ def test_the_cards_are_the_first_screen_s_own_with_what_stands_beside_them(
     run = data.read_run(tmp_path / "baselines" / "bench-epyc")
     for line in outcomes.answer_of(run).lines:
         answered = "**]: ".join(words.markdown(each) for each in (words.capital(line.word), line.found) if each)
-        told = (words.markdown(line.question), answered, words.markdown(" ".join(line.beside)))
-        assert all(read(each) in text for each in told), line.question
+        texts = (words.markdown(line.question), answered, words.markdown(" ".join(line.beside)))
+        assert all(read(each) in text for each in texts), line.question
     line = next(line for line in outcomes.answer_of(run).lines if line.beside)
     link = {"claim": line.verdict.claim, "part": line.verdict.part}
     evidence = everything(open_in_app("comparison", monkeypatch, tmp_path, **link))
@@ -720,7 +720,9 @@ def test_a_saved_run_opens_by_its_name_alone_and_by_its_folder(page: Any, home: 
 def test_the_list_of_runs_says_what_was_compared_and_what_came_out(page: Any, home: Path) -> None:
     options = page(home).selectbox(key="run").options
     assert options[0].startswith("team006_before → team006_after: ") and options[0].endswith(" · ad-hoc")
-    assert options[1].startswith("6 claims, 7 verdicts: 1 supported, 3 refuted · ") and options[1].endswith(" · all")
+    assert options[1].startswith("6 claims, 7 verdicts: 1 supported, 3 refuted, 3 others · ") and options[1].endswith(
+        " · all"
+    )
     app = open_in_app("runs", pytest.MonkeyPatch(), home)
     assert not app.exception
     table = app.dataframe[0].value

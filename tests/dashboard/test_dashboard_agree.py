@@ -16,9 +16,9 @@ from streamlit.testing.v1 import AppTest
 
 from llama_workbench import ROOT
 from llama_workbench.dashboard import words
+from llama_workbench.dashboard.sections.blocks import card, differing
 from llama_workbench.dashboard.sections.strips import PAGE
 from llama_workbench.dashboard.views import data, outcomes
-from llama_workbench.dashboard.views.variant_cards import card, differing
 from llama_workbench.datasets.workloads import workloads as shipped
 from llama_workbench.harness.report.outcome import trust_of
 from llama_workbench.harness.report.workload_names import distinct, named, shipped_named

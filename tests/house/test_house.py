@@ -178,7 +178,6 @@ def names_of_nothing(nodes: Sequence[ast.AST]) -> list[str]:
     return [name for name in names if name in OF_NOTHING]
 
 
-@pytest.mark.whole
 def test_variables_are_named_after_what_they_hold() -> None:
     paths = sources("harness", "dashboard", "llama_workbench")
     counted = Counter(name for path in paths for name in names_of_nothing(nodes_of(path)))

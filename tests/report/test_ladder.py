@@ -134,7 +134,7 @@ def test_a_step_without_an_interval_leaves_the_product_open() -> None:
         ({"name": "decode-15m-c64", "kind": "decode", "geometry": "15m"}, ["prefill", "decode"]),
         (
             {"name": "prefill-15m-t8", "kind": "prefill", "geometry": "15m"},
-            ["prefill, 128 tokens, 15M", "prefill, 8 tokens, 15M"],
+            ["128 tokens", "8 tokens"],
         ),
     ],
 )

@@ -317,7 +317,8 @@ def test_workloads_are_told_in_as_few_words_as_tell_them_apart() -> None:
     assert told_apart(["prefill-15m-t128", "decode-15m-c64"]) == ["prefill", "decode"]
     assert told_apart(["decode-15m-c64", "decode-7b-1layer-c1"]) == ["decode, 15M", "decode, one 7B layer"]
     prompts = ["prefill-15m-t128", "prefill-15m-t8"]
-    assert told_apart(prompts) == ["prefill, 128 tokens, 15M", "prefill, 8 tokens, 15M"]
+    assert told_apart(prompts) == ["128 tokens", "8 tokens"]
+    assert told_apart([*prompts, "prefill-7b-1layer-t8"])[1:] == ["8 tokens, 15M", "8 tokens, one 7B layer"]
     assert told_apart([*prompts[:1], *prompts[:1]]) == ["prefill"] * 2
     assert told_apart(["prefill-15m-t128", "mine"]) == ["prefill-15m-t128", "mine"] and told_apart([]) == []
 
@@ -432,8 +433,7 @@ ELSEWHERE = " ".join(each.text for each in DISPUTE.question[0].beside if each.cl
         (("refuted", "refuted"), f"0.91x to 2.34x {WHERE}: no."),
         (
             ("refuted", "inconclusive"),
-            f"I{WHERE[1:]}: 0.91x to 1.04x (no) on refuted; 1.20x to 2.34x (inconclusive) on inconclusive: "
-            "no on 1 of 2, the other inconclusive.",
+            f"At most 1.04x {WHERE} on refuted; on inconclusive 1.20x to 2.34x: no on 1 of 2, the other inconclusive.",
         ),
         (("inconclusive", "inconclusive"), "0.91x to 2.34x: inconclusive."),
         (
@@ -463,19 +463,17 @@ FOUR = ("prefill-15m-t128", "prefill-7b-1layer-t128", "decode-15m-c64", "decode-
 @pytest.mark.parametrize(
     ("names", "words", "said"),
     [
-        (FOUR, "srrr", "yes on prefill, 15M; no on the other 3"),
-        (FOUR, "srsr", "yes on prefill, 15M and on decode, 15M; no on the other 2"),
+        (FOUR, "srrr", "supported on 1, refuted on 3"),
         (FOUR, "ssrr", f"in prefill {FOUND} (yes); in decode {FOUND} (no)"),
         (FOUR, "risi", f"in decode {FOUND} ({OPEN.format('yes')}); in prefill {FOUND} ({OPEN.format('no')})"),
         (FOUR[:2], "sr", f"{FOUND} (yes) on prefill, 15M; {FOUND} (no) on prefill, one 7B layer"),
         (("a", "b", "c"), "sri", f"{FOUND} (yes) on a; {FOUND} (no) on b; {FOUND} (inconclusive) on c"),
-        (FOUR, "sssr", "no on decode, one 7B layer; yes on the other 3"),
-        (FOUR, "srio", "yes on prefill, 15M; no on prefill, one 7B layer; inconclusive on 2"),
+        (FOUR, "srio", "supported on 1, refuted on 1, inconclusive on 1, no evidence on 1"),
         (("a", "b", "c", "d", "e", "f", "g", "h"), "ssssrrrr", "supported on 4, refuted on 4"),
         (("a", "a"), "sr", "supported on 1, refuted on 1"),
     ],
 )
-def test_where_it_depends_the_fewer_workloads_are_named(names: tuple[str, ...], words: str, said: str) -> None:
+def test_where_it_depends_each_place_has_its_own_numbers(names: tuple[str, ...], words: str, said: str) -> None:
     verdicts = {"s": "supported", "r": "refuted", "i": "inconclusive", "o": "not evidence"}
     effects = [
         an_effect(workload=name, low=0.5, high=1.5, verdict=verdicts[word])

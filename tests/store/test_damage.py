@@ -25,6 +25,8 @@ from tests.commands.test_cli import Done, command, output
 from tests.fuzz.run_files import AFTER, BEFORE, READERS, WORKLOAD, claims, write_whole_run
 from tests.store.test_store import a_round
 
+pytestmark = pytest.mark.whole
+
 REPOSITORY = Path(__file__).resolve().parents[2]
 CHANGED = "its content is not what the run wrote"
 FILES = sorted(READERS)
@@ -56,7 +58,6 @@ def told(done: Done, name: str) -> bool:
 
 
 @pytest.mark.parametrize("name", FILES)
-@pytest.mark.whole
 def test_judge_tells(run: RunFolder, name: str) -> None:
     verdicts = (run.path / "verdicts.json").read_bytes()
     change(run, name)
@@ -68,7 +69,6 @@ def test_judge_tells(run: RunFolder, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", FILES)
-@pytest.mark.whole
 def test_report_tells(run: RunFolder, name: str, tmp_path: Path) -> None:
     change(run, name)
     done = command("report", run.path)
@@ -78,7 +78,6 @@ def test_report_tells(run: RunFolder, name: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", FILES)
-@pytest.mark.whole
 def test_compare_and_runs_and_the_baseline_tell(run: RunFolder, name: str, tmp_path: Path) -> None:
     other = write_whole_run(tmp_path / "other")
     change(run, name)
@@ -92,7 +91,6 @@ def test_compare_and_runs_and_the_baseline_tell(run: RunFolder, name: str, tmp_p
 
 
 @pytest.mark.parametrize("name", FILES)
-@pytest.mark.whole
 def test_the_dashboard_tells(run: RunFolder, name: str) -> None:
     good = READERS[name](run)
     change(run, name)
@@ -108,7 +106,6 @@ def test_the_dashboard_tells(run: RunFolder, name: str) -> None:
         assert repr(shown) == repr(good), "the samples say the same"
 
 
-@pytest.mark.whole
 def test_a_list_checks_what_it_shows_and_reads_no_samples(run: RunFolder) -> None:
     change(run, "samples.parquet")
     assert describe(run).problem is None
@@ -122,7 +119,6 @@ def test_a_list_checks_what_it_shows_and_reads_no_samples(run: RunFolder) -> Non
 
 
 @pytest.mark.parametrize("name", ["roofline.json", "phases.parquet", "findings.json", "memory.json", "samples.parquet"])
-@pytest.mark.whole
 def test_a_file_that_is_gone_is_not_a_pass_that_never_was(run: RunFolder, name: str) -> None:
     (run.path / name).unlink()
     assert f"{name}: missing, and the run wrote it." in command("judge", run.path).stderr
@@ -136,7 +132,6 @@ def test_a_file_that_is_gone_is_not_a_pass_that_never_was(run: RunFolder, name: 
             assert any("missing, and the run wrote it" in str(one.message) for one in heard)
 
 
-@pytest.mark.whole
 def test_a_file_that_the_run_did_not_write_feeds_no_verdict(run: RunFolder, tmp_path: Path) -> None:
     manifest = run.read_manifest()
     kept = (run.path / "roofline.json").read_bytes()
@@ -152,7 +147,6 @@ def test_a_file_that_the_run_did_not_write_feeds_no_verdict(run: RunFolder, tmp_
         other.read_samples()
 
 
-@pytest.mark.whole
 def test_checksums_that_are_gone_are_missed(run: RunFolder) -> None:
     whole, listing = (run.path / "run.json").read_text(), (run.path / "SHA256SUMS").read_text()
     manifest = json.loads(whole)
@@ -171,7 +165,6 @@ def test_checksums_that_are_gone_are_missed(run: RunFolder) -> None:
         run.read_manifest()
 
 
-@pytest.mark.whole
 def test_checksums_are_those_of_sha256sum(run: RunFolder) -> None:
     check = ["sha256sum", "--check", "--strict", "SHA256SUMS"]
     done = subprocess.run(check, cwd=run.path, capture_output=True, text=True)
@@ -184,7 +177,6 @@ def test_checksums_are_those_of_sha256sum(run: RunFolder) -> None:
     assert done.returncode == 1 and "profiles/a.folded: FAILED" in done.stdout
 
 
-@pytest.mark.whole
 def test_one_command_writes_the_checksums_of_files_that_were_changed_by_hand(run: RunFolder) -> None:
     for name in ("run.json", "verdicts.json"):
         (run.path / name).write_text(json.dumps(json.loads((run.path / name).read_text())))
@@ -194,7 +186,6 @@ def test_one_command_writes_the_checksums_of_files_that_were_changed_by_hand(run
     assert run.changed() == []
 
 
-@pytest.mark.whole
 def test_a_run_that_is_killed_while_it_is_sealed_goes_on_as_if_it_was_not(run: RunFolder) -> None:
     before = run.read_manifest() | {"status": "running"}
     before.pop("sealed")
@@ -204,7 +195,6 @@ def test_a_run_that_is_killed_while_it_is_sealed_goes_on_as_if_it_was_not(run: R
     assert run.changed() == []
 
 
-@pytest.mark.whole
 def test_a_word_that_is_no_verdict_is_refused_and_the_fix_is_said(run: RunFolder) -> None:
     """Pages and reports look up how each word is told: they meet no other one."""
     verdicts = run.records("verdicts.json")
@@ -216,7 +206,6 @@ def test_a_word_that_is_no_verdict_is_refused_and_the_fix_is_said(run: RunFolder
     assert describe(run).status == "damaged"
 
 
-@pytest.mark.whole
 def test_a_kept_run_fits_its_checksums(run: RunFolder, tmp_path: Path) -> None:
     saved = save(run, "kept", under=tmp_path / "baselines")
     assert saved.changed() == [] and describe(saved, whole=True).problem is None
@@ -226,7 +215,6 @@ def test_a_kept_run_fits_its_checksums(run: RunFolder, tmp_path: Path) -> None:
 # -- judging again -----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.whole
 def test_judging_again_writes_the_checksums_anew(run: RunFolder) -> None:
     verdicts, manifest = run.records("verdicts.json"), run.read_manifest()
     for name in ("verdicts.json", "standings.json"):
@@ -239,7 +227,6 @@ def test_judging_again_writes_the_checksums_anew(run: RunFolder) -> None:
     output("judge", run.path)  # and nothing is said
 
 
-@pytest.mark.whole
 def test_a_judge_that_is_killed_between_two_files_leaves_a_run_that_can_be_judged(run: RunFolder) -> None:
     run.write_json("verdicts.json", run.records("verdicts.json")[:1])  # and run.json was not reached
     with pytest.raises(RunError, match=f"{CHANGED}. Judge the run again: workbench judge {run.path}"):
@@ -248,7 +235,6 @@ def test_a_judge_that_is_killed_between_two_files_leaves_a_run_that_can_be_judge
     assert len(run.records("verdicts.json")) == len(claims()) and run.changed() == []
 
 
-@pytest.mark.whole
 def test_a_check_writes_nothing_and_tells(run: RunFolder, tmp_path: Path) -> None:
     readme = tmp_path / "README.md"
     readme.write_text("<!-- verdicts:begin -->\n<!-- verdicts:end -->\n")
@@ -277,7 +263,6 @@ def test_committed_runs_open_without_a_word(name: str) -> None:
         source.read_table(PHASES), source.read_samples()
 
 
-@pytest.mark.whole
 def test_a_run_that_has_not_ended_is_read_without_a_word(tmp_path: Path) -> None:
     run = write_whole_run(tmp_path / "one", sealed=False)
     with warnings.catch_warnings():
@@ -339,7 +324,6 @@ def test_rounds_that_run_json_counted_and_the_journal_lacks_are_told(tmp_path: P
         ("run.json", '"fired": ', '"fired": "x", "was": ', "noise.controls[0].fired = 'x', expected a valid boolean"),
     ],
 )
-@pytest.mark.whole
 def test_a_wrong_value_is_named_with_its_place(tmp_path: Path, name: str, old: str, new: str, said: str) -> None:
     run = write_whole_run(tmp_path / "one", sealed=False)
     path = run.path / name
