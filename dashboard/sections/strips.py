@@ -100,7 +100,7 @@ def _card(run: data.Run, line: Line) -> Json:
 
 def _change(run: data.Run, advice: LadderAdvice) -> Json:
     """A table of the steps to take."""
-    one_layer = "In brackets: of a model of one layer this saves most of the work; whole models gain less"
+    one_layer = "In brackets: this model has one layer, and a whole model gains less"
     note = f". {one_layer}" if advice.all_of_it else ""
     caption = f"How many times as fast (~1: none proven), and how much more memory, in percent of the weights{note}."
     below = " ".join(filter(None, (caption, advice.not_to_take)))

@@ -207,7 +207,7 @@ class LadderAdvice:
                     for workload, place in places.items()
                     for times in [_times_on(step.effects.get(workload))]
                 },
-                "memory": f"up to +{most:.0f} %" if (most := _most_memory(step)) >= 1 else "no more",
+                "memory": f"up to +{most:.0f} %" if (most := _most_memory(step)) >= 1 else "+0 %",
             }
             for change, step in [*steps, (together, self.whole)]
         ]
