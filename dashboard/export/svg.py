@@ -232,16 +232,16 @@ def _row(plot: Plot, row: Row, y: float) -> list[str]:
     """A line of text, and under it the track with everything on it; `y` is the track's middle."""
     plan, colours = plot.forest, plot.colours
     effect, half = row.effect, TRACK_PX / 2
-    numbers = plot.text(1, y - half - 6, row.told)
+    # As wide as its parent, the row cannot tell where its name ends: the numbers cover what reaches them.
+    ground = "" if plot.width else f"paint-order:stroke;stroke:{colours.page};stroke-width:8px"
+    numbers = plot.text(1, y - half - 6, row.told, more=ground)
     if plot.width:
         above = [
             plot.text(0, y - half - 6, words.clip(effect.where, max(12, plot.letters - len(row.told) - 2))),
             numbers,
         ]
-    else:  # as wide as its parent: the name has what the numbers leave
-        room = f"width:calc(100% - {LETTER_PX * (len(row.told) + 5):.0f}px);overflow:hidden"
-        name = line_of_text(0, LINE_PX - 5, effect.where, colours.text)
-        above = [f'<svg y="{y - half - LINE_PX - 1:.1f}" height="{LINE_PX}" style="{room}">{name}</svg>', numbers]
+    else:
+        above = [plot.text(0, y - half - 6, effect.where), numbers]
     drawn = ["<g>", f"<title>{_hover(row, plan)}</title>", *above]
     drawn.append(_box(plot, plan.left, plan.right, y, half, colours.track))
     if plan.region:

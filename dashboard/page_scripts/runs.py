@@ -113,7 +113,7 @@ def show_rows(opened: state.Opened, base: str, comparison: RunComparison, kind: 
     st.header(words.markdown(entries.changes_sentence(comparison, kind)), anchor="changes")
     if kind == "time" and decided:
         drawn = entries.changes_as_claim(opened.run, decided[: entries.MOST_DRAWN])
-        blocks.caption(f"Right of 1×: faster in {words.markdown(opened.name)} than in {words.markdown(base)}.")
+        blocks.caption(f"Right of 1×: faster in {opened.name} than in {base}.")
         blocks.forest_plot(drawn, "changes", heading="")
         if len(decided) > entries.MOST_DRAWN:
             blocks.caption(f"Drawn: the first {entries.MOST_DRAWN} of {len(decided)}.")
