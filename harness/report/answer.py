@@ -295,7 +295,7 @@ def _settled_and_open(verdict: Verdict, question: MainQuestion) -> str:
         if effect in open_:
             span = hull([effect])
             numbers = span_text(span, "between", as_ratio=_is_in_times(verdict)) if span else NOT_YET
-            why = f" ({effect.reason})" if effect.cause.is_doubtful else ""
+            why = f" ({one_text_line(effect.reason, 200)})" if effect.cause.is_doubtful else ""
             texts.append(f"on {name} {numbers}{why}")
     return "; ".join(filter(None, texts))
 

@@ -112,6 +112,12 @@ def test_a_claim_is_led_by_the_part_of_its_headline_then_by_what_was_measured(ho
     assert outcomes.main_part(run, [elsewhere, *forms[:-1]]) is forms[-2], "the next form, as its card"
 
 
+def test_an_open_answer_has_the_colour_of_most_of_its_rows() -> None:
+    yes, open_ = an_effect(verdict="supported"), an_effect(verdict="inconclusive")
+    looks = [outcomes.look_of(a_claim(*rows, verdict="inconclusive")) for rows in ((yes, open_), (yes, yes, open_))]
+    assert [each.colour for each in looks] == [Word.INCONCLUSIVE.look.colour, Word.SUPPORTED.look.colour]
+
+
 def test_an_interval_that_says_nothing_has_no_digits() -> None:
     assert (half_width(0.031), half_width(6863.8)) == ("±3.1 %", "> ±100 %")
 

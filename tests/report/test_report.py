@@ -485,6 +485,18 @@ def test_where_it_depends_each_place_has_its_own_numbers(names: tuple[str, ...],
     assert line.text == (f"{WHERE}: {said}" if placed else f"0.50x to 1.50x {WHERE}; {said}")
 
 
+def test_an_open_place_says_why_it_is_open_where_its_interval_does_not() -> None:
+    settled, near = an_effect(workload=FOUR[0], low=0.9, high=1.0, verdict="refuted"), FOUR[2]
+    claim = {"claim": "refactor-2x-3x", "part": LEAD, "claimed": "2-3x", "verdict": "inconclusive"}
+    for cause, why in (("confounded", " (0.49 % of\x1b bias)"), ("across a limit", "")):
+        open_ = an_effect(
+            workload=near, low=2.1, high=2.2, verdict="inconclusive", cause=cause, reason="0.49 % of\x1b bias"
+        )
+        [line] = answer([a_verdict(settled, open_, **claim, region={"low": 2.0, "high": 3.0})]).lines
+        why = why.replace("\x1b", "")
+        assert line.text == f"at most 1.00x {WHERE} on prefill; on decode 2.10x to 2.20x{why}"
+
+
 def combine_words(words: tuple[str, ...]) -> str:
     if len(set(words)) == 1:
         return words[0]
