@@ -76,7 +76,7 @@ def show_two(opened: state.Opened) -> None:
     listed = state.all_entries()
     others = entries.to_compare_with(opened.name, listed)
     if not others:
-        blocks.info("There is no other run to compare this one with. After a change, measure the same again.")
+        blocks.info("There is no other run that timed the same. After a change, measure the same again.")
         return
     left, right = st.columns(2, gap="large")
     with left:

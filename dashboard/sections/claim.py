@@ -145,7 +145,7 @@ def headline(run: data.Run) -> str:
     line = next((line for line in answer.lines if line.sentence == answer.headline), None)
     if line is None:
         return words.markdown(answer.headline)
-    shown = outcomes.look_of(line.verdict)
+    shown = outcomes.look_of_line(line)
     icon, effect = f":{shown.colour}[:material/{shown.icon}:]", words.markdown(line.effect)
     word = f":{shown.colour}[{words.markdown(line.said)}]"
     return f"{icon} {words.markdown(line.question)} {effect}{': ' if effect else ''}{word}."

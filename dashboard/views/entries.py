@@ -262,26 +262,18 @@ MOST_DRAWN = 16
 
 
 def to_compare_with(name: str, listed: Sequence[Entry]) -> dict[str, Entry]:
-    """The other runs by name: first those that timed a variant of this one on the same workload, of these those of the
-    same machine and versions (between two processors little is proven), of these those with most of them, the saved
-    ones, then the newest. No run of several machines: those of its machines are in the list."""
+    """The other runs that timed a variant of this one on the same workload, by name: first those of the same machine
+    and versions (between two processors little is proven), of these those with most in common, the saved ones, then the
+    newest. No run of several machines: those of its machines are in the list."""
     readable = [entry for entry in listed if entry.summary.problem is None and not entry.is_fleet]
     shown = [entry for entry in readable if entry.name == name]
     same, machines = {measured(entry) for entry in shown}, {entry.summary.machine for entry in shown}
     others = [entry for entry in without_copies(readable) if measured(entry) not in same]
-
-    def in_common(entry: Entry) -> int:
-        return max((_in_common(entry, one) for one in shown), default=0)
-
+    in_common = {entry.name: max((_in_common(entry, one) for one in shown), default=0) for entry in others}
     others.sort(
-        key=lambda entry: (
-            not in_common(entry),
-            entry.summary.machine not in machines,
-            -in_common(entry),
-            not entry.is_baseline,
-        )
+        key=lambda entry: (entry.summary.machine not in machines, -in_common[entry.name], not entry.is_baseline)
     )
-    return {entry.name: entry for entry in others}
+    return {entry.name: entry for entry in others if in_common[entry.name]}
 
 
 def _in_common(entry: Entry, other: Entry) -> int:

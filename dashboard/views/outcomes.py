@@ -60,7 +60,8 @@ def look_of(verdict: Verdict) -> words.Appearance:
 
 def look_of_line(line: answers.Line) -> words.Appearance:
     """How the answer to a question is shown: as its verdict, with the word that answers it."""
-    return replace(look_of(line.verdict), word=words.capital(words.clip(line.word, LONGEST_WORD)))
+    shown = line.overall.look if line.overall else look_of(line.verdict)
+    return replace(shown, word=words.capital(words.clip(line.word, LONGEST_WORD)))
 
 
 def answer_of(run: data.Run) -> answers.Answer:

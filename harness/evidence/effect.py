@@ -292,7 +292,7 @@ def _why_open(interval: Interval, region: Region, faults: Stretch, bias: float, 
         return Cause.CONFOUNDED, "confounded: the difference in page faults may have made this effect"
     if _settled(interval.low - faults.low - bias, interval.high + faults.high + bias, region) != verdict:
         by = percent(math.expm1(bias))
-        return Cause.CONFOUNDED, f"confounded: A/A checks differ, and {by} of bias may have made this effect"
+        return Cause.CONFOUNDED, f"confounded: A/A checks differ by up to {by}, and the interval is closer to a limit than that"
     return (Cause.DEPENDENT, DEPENDENT) if dependent else None
 
 

@@ -58,7 +58,7 @@ MOST_NAMED = 3
 class Line:
     """A question with its answer, all plain text that may come from anywhere. scope: what all answers are about, said
     behind the first one. beside: sentences that a fair reader needs besides. card: the question in short, where it
-    stands on one of the first cards."""
+    stands on one of the first cards. overall: the verdict on all of its parts, where several answer it."""
 
     verdict: Verdict
     question: str
@@ -67,6 +67,7 @@ class Line:
     scope: str = ""
     beside: tuple[str, ...] = ()
     card: str = ""
+    overall: Word | None = None
 
     @property
     def found(self) -> str:
@@ -93,7 +94,7 @@ class Line:
     @property
     def said(self) -> str:
         """The word as it stands behind the effect."""
-        return f"{self.word[:1].lower()}{self.word[1:]}" if self.effect else self.word
+        return _lower(self.word) if self.effect else self.word
 
     @property
     def told(self) -> str:
@@ -192,8 +193,19 @@ def _line(question: MainQuestion, verdict: Verdict, parts: Parts) -> Line:
     so_far = _so_far(verdict) if verdict.is_open else ""
     word = so_far or question.words.get(verdict.verdict) or _word(verdict)
     text = _settled_and_open(verdict, question) if so_far else _found(verdict, question)
-    beside = tuple(filter(None, (_beside(each, verdict, parts) for each in question.beside)))
-    return Line(verdict, asked, word, text, beside=beside, card=question.card)
+    places, beside, overall = [Told(f"{text} ({_lower(word)})", word)], list[str](), None
+    for each in question.beside:
+        if told := _beside(each, verdict, parts):
+            if each.in_answer and _find(parts, each.claim or "", each.part) is not verdict:
+                places.append(told)
+            else:
+                beside.append(f"{told.text[:1].upper()}{told.text[1:]}." if each.in_answer else told.text)
+    if len(places) > 1:
+        text = "; ".join(place.text for place in places)
+        if len({place.word for place in places}) > 1:
+            overall = Word.DEPENDS
+            word = overall.look.answer
+    return Line(verdict, asked, word, text, beside=(*beside,), card=question.card, overall=overall)
 
 
 def _word(verdict: Verdict) -> str:
@@ -202,23 +214,34 @@ def _word(verdict: Verdict) -> str:
     return "Yes, and more" if verdict.word == UNDERSTATED else verdict.verdict.look.answer
 
 
-def _beside(beside: Beside, lead: Verdict, parts: Parts) -> str:
-    """The sentence, with its verdict in brackets; empty where nothing of it was measured, or it leads already."""
+class Told(NamedTuple):
+    """What is said of a part of a claim, and the word that stands in its brackets; without a claim there is none."""
+
+    text: str
+    word: str
+
+
+def _lower(word: str) -> str:
+    return f"{word[:1].lower()}{word[1:]}"
+
+
+def _beside(beside: Beside, lead: Verdict, parts: Parts) -> Told | None:
+    """The sentence, with its verdict in brackets; None where nothing of it was measured, or it leads already."""
     if beside.claim is None:
-        return beside.text
+        return Told(beside.text, "")
     verdict = _find(parts, beside.claim, beside.part)
     if verdict is None or (verdict is lead and not beside.workloads):
-        return ""
+        return None
     rows = tuple(each for each in verdict.effects if not beside.workloads or each.workload in beside.workloads)
     verdict = replace(verdict, effects=rows)
     if not (numbers := found_text(verdict)):
-        return ""
+        return None
     if verdict.verdict is Word.INCONCLUSIVE and max(each.rounds for each in rows) < FIRST_LOOK:
         numbers = NOT_YET  # an early look is for large differences: what it leaves open, it tells nothing of
     if beside.workloads:
         verdict = replace(verdict, verdict=combine(rows)[0])
     word = (_so_far(verdict) if verdict.is_open else "") or beside.words.get(verdict.verdict) or _word(verdict)
-    return beside.text.replace(FOUND, f"{numbers} ({word[:1].lower()}{word[1:]})")
+    return Told(beside.text.replace(FOUND, f"{numbers} ({_lower(word)})"), word)
 
 
 def _so_far(verdict: Verdict) -> str:

@@ -212,12 +212,22 @@ def test_what_stands_beside_an_answer_has_a_verdict_of_its_own() -> None:
     ]
     part = a_verdict(*rows, part="micro-op (create + apply)", verdict="inconclusive", **claim)
     [line] = answer([no, part], DISPUTE).lines
-    assert line.said == "on Candle no" and line.beside[0].endswith(" in Rust: 10 to 14 % faster (yes, or more).")
+    assert line.said == "it depends" and line.overall is Word.DEPENDS and not line.beside
+    assert line.text == (
+        "at most 3 % faster on Candle (no); in PyTorch at 128 tokens, for which TEAM-006 reports 10.4 % in Rust, "
+        "10 to 14 % faster (yes, or more)"
+    )
     early = [replace(each, low=0.57, high=1.77, rounds=4, verdict=Word.INCONCLUSIVE) for each in rows]
     [line] = answer([no, replace(part, effects=tuple(early))], DISPUTE).lines
-    assert line.beside[0].endswith(" in Rust: not known yet (inconclusive)."), "an early look tells no bound"
+    assert line.text.endswith(" in Rust, not known yet (inconclusive)"), "an early look tells no bound"
     elsewhere = replace(part, effects=tuple(rows[1:]))
-    assert answer([no, elsewhere], DISPUTE).lines[0].beside == (), "that length was not measured"
+    [line] = answer([no, elsewhere], DISPUTE).lines
+    assert (line.said, line.text) == ("no", "at most 3 % faster on Candle"), "that length was not measured"
+    alike = replace(rows[0], low=0.98, high=1.02, verdict=Word.REFUTED)
+    [line] = answer([no, replace(part, effects=(alike,), verdict=Word.REFUTED)], DISPUTE).lines
+    assert (line.said, line.overall) == ("no", None) and line.text.endswith("(no)"), "both say the same"
+    [line] = answer([part], DISPUTE).lines
+    assert " on Candle" not in line.text and line.beside[0].startswith("In PyTorch at 128 tokens, for")
     forms = [
         a_verdict(
             an_effect(low=1.0, high=1.02, verdict="refuted"), claim="refactor-2x-3x", part=each, verdict="refuted"
@@ -303,10 +313,10 @@ def test_what_is_told_of_candles_kernels_was_measured_in_both_sessions() -> None
     [decode_wide] = [each for each in all_layers if each.workload == "decode-7b-1layer-c64"]
     prefill, decode = ([each for each in layers if kind in each.workload] for kind in ("prefill", "decode"))
     assert {each.verdict for each in prefill} == {"refuted"} and {each.verdict for each in decode} == {"inconclusive"}
-    told = f"{between(prefill)} in a prefill (no), {between(decode)} in decode"
     wider = between([decode_wide]).removesuffix(" slower")
     assert decode_wide.verdict == "inconclusive"
-    told += f", at 7B width {wider} slower (both inconclusive)."
+    up_to, up_to_wide = (f"up to {text.partition(' to ')[2]}" for text in (between(decode), f"{wider} slower"))
+    told = f"{between(prefill)} in a prefill (no); in decode {up_to}, at 7B width {up_to_wide} (both inconclusive)."
     assert f"With both on Candle's own kernels, at 15M parameters: {told}" in TOLD
     runs = [RunFolder(BASELINES / name) for name in ("candle-kernels", "candle-kernels-second")]
     others = [sitting.others or 1 for run in runs for sitting in run.manifest().sittings]

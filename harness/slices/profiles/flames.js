@@ -301,16 +301,21 @@ class Picture {
     pen.globalAlpha = faded ? 0.35 : 1;
     pen.fillStyle = colours.fills[fill];
     pen.fillRect(left, top, wide - gap, ROW - 1);
-    if (this.differs && boxes.only[box] >= 0 && wide > 3) stripes(pen, colours, left, top, wide - gap, ROW - 1);
+    const room = wide - gap;
+    const name = room >= 26 ? `${boxes.names[boxes.name[box]]}  ${this.amount(box)}` : "";
+    if (this.differs && boxes.only[box] >= 0 && wide > 3) {
+      stripes(pen, colours, left, top, room, ROW - 1);
+      pen.fillStyle = colours.fills[fill]; // no stripe runs through the words
+      if (name) pen.fillRect(left, top, Math.min(name.length * this.letter + 8, room), ROW - 1);
+    }
     pen.globalAlpha = 1;
     if (this.found !== null && this.found[box]) {
       pen.strokeStyle = colours.text;
       pen.lineWidth = 1.5;
       pen.strokeRect(left + 0.75, top + 0.75, Math.max(wide - gap - 1.5, 0.5), ROW - 2.5);
     }
-    const room = wide - gap;
-    if (room >= 26) {
-      this.text(pen, `${boxes.names[boxes.name[box]]}  ${this.amount(box)}`, left, top, room, colours.text, faded);
+    if (name) {
+      this.text(pen, name, left, top, room, colours.text, faded);
     } else if (this.differs && boxes.sure[box] && room >= 10) {
       this.text(pen, boxes.delta[box] < 0 ? "−" : "+", left, top, room + 8, colours.text, faded);
     }
