@@ -110,8 +110,8 @@ class Plan:
         return (claim.id, part.part) in self._asked
 
     @cached_property
-    def _asked(self) -> set[tuple[str, str]]:
-        """(claim, part) of these."""
+    def _asked(self) -> set[tuple[str, str | None]]:
+        """(claim, part) of these; None: the claim has one without a label."""
         parts = [(claim.id, part) for claim in self.claims for part in claim.hypothesis]
         here = {
             (claim, part.part)
@@ -120,8 +120,7 @@ class Plan:
         }
         asked = set()
         for question in self.dispute.question:
-            beside = [each.part for each in question.beside if each.claim == question.claim]
-            forms = [(question.claim, part or "") for part in (question.part, *beside)]
+            forms = [(question.claim, part) for part in question.parts]
             asked |= {*[form for form in forms if form in here][:1]}
         return asked
 
