@@ -285,15 +285,21 @@ def _why_open(interval: Interval, region: Region, faults: Stretch, bias: float, 
     if verdict is None and (math.isinf(interval.low) or math.isinf(interval.high)):
         return Cause.TOO_FEW_ROUNDS, TOO_FEW
     if verdict is None:
-        crossed = [boundary for boundary in region.boundaries if interval.low < boundary < interval.high]
-        nearest = min(crossed or region.boundaries, key=lambda boundary: abs(interval.centre - boundary))
-        return Cause.ACROSS_LIMIT, f"the interval lies on both sides of {math.exp(nearest):.4g}×"
+        return Cause.ACROSS_LIMIT, _crossed(interval, region, interval.low, interval.high)
     if not decided(interval, region, faults):
         return Cause.CONFOUNDED, "confounded: the difference in page faults may have made this effect"
-    if _settled(interval.low - faults.low - bias, interval.high + faults.high + bias, region) != verdict:
-        by = percent(math.expm1(bias))
-        return Cause.CONFOUNDED, f"confounded: A/A checks differ by up to {by}, and the interval is closer to a limit than that"
+    low, high = interval.low - faults.low - bias, interval.high + faults.high + bias
+    if _settled(low, high, region) != verdict:
+        crossed, by = _crossed(interval, region, low, high), percent(math.expm1(bias))
+        return Cause.CONFOUNDED, f"confounded: with the {by} by which A/A checks differ, {crossed}"
     return (Cause.DEPENDENT, DEPENDENT) if dependent else None
+
+
+def _crossed(interval: Interval, region: Region, low: float, high: float) -> str:
+    """Which limit lies between two ends that leave it open."""
+    crossed = [boundary for boundary in region.boundaries if low < boundary < high]
+    nearest = min(crossed or region.boundaries, key=lambda boundary: abs(interval.centre - boundary))
+    return f"the interval lies on both sides of {math.exp(nearest):.4g}×"
 
 
 # From effects to a verdict on a part of a claim.

@@ -195,11 +195,12 @@ def _line(question: MainQuestion, verdict: Verdict, parts: Parts) -> Line:
     text = _settled_and_open(verdict, question) if so_far else _found(verdict, question)
     places, beside, overall = [Told(f"{text} ({_lower(word)})", word)], list[str](), None
     for each in question.beside:
-        if told := _beside(each, verdict, parts):
+        if sentence := _beside(each, verdict, parts):
             if each.in_answer and _find(parts, each.claim or "", each.part) is not verdict:
-                places.append(told)
+                places.append(sentence)
             else:
-                beside.append(f"{told.text[:1].upper()}{told.text[1:]}." if each.in_answer else told.text)
+                text_beside = sentence.text
+                beside.append(f"{text_beside[:1].upper()}{text_beside[1:]}." if each.in_answer else text_beside)
     if len(places) > 1:
         text = "; ".join(place.text for place in places)
         if len({place.word for place in places}) > 1:

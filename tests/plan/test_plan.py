@@ -55,7 +55,9 @@ def test_what_the_first_screen_asks_for_is_wanted_to_a_percent():
     assert {target.precision for workload, target in asked if workload.kind == "prefill"} == {0.01}
     assert {target.precision for workload, target in asked if workload.kind == "decode"} == {0.02}
     assert {target.precision for _, target in targets if not target.question} == {0.03}
-    assert {"single-file-faster", "rope-3x-5x", "integrated-pipeline"} <= {target.part.split()[1] for _, target in asked}
+    assert {"single-file-faster", "rope-3x-5x", "integrated-pipeline"} <= {
+        target.part.split()[1] for _, target in asked
+    }
     split = Dispute(question=(MainQuestion(claim="arch-or-ops", part="operations", text="Which?"),))
     asked_grids = [each for each in make_plan(Request(), CLAIMS, dispute=split).experiments if each.grid_is_asked]
     assert [each.workload.name for each in asked_grids] == ["prefill-15m-t128"]
