@@ -193,7 +193,7 @@ def _line(question: MainQuestion, verdict: Verdict, parts: Parts) -> Line:
     so_far = _so_far(verdict) if verdict.is_open else ""
     word = so_far or question.words.get(verdict.verdict) or _word(verdict)
     text = _settled_and_open(verdict, question) if so_far else _found(verdict, question)
-    places, beside, overall = [Told(f"{text} ({_lower(word)})", word)], list[str](), None
+    places, beside, overall = [Told(f"{text} ({_lower(word)})", _side(verdict))], list[str](), None
     for each in question.beside:
         if sentence := _beside(each, verdict, parts):
             if each.in_answer and _find(parts, each.claim or "", each.part) is not verdict:
@@ -203,7 +203,7 @@ def _line(question: MainQuestion, verdict: Verdict, parts: Parts) -> Line:
                 beside.append(f"{text_beside[:1].upper()}{text_beside[1:]}." if each.in_answer else text_beside)
     if len(places) > 1:
         text = "; ".join(place.text for place in places)
-        if len({place.word for place in places}) > 1:
+        if len({place.side for place in places} - {None}) > 1:
             overall = Word.DEPENDS
             word = overall.look.answer
     return Line(verdict, asked, word, text, beside=(*beside,), card=question.card, overall=overall)
@@ -216,10 +216,18 @@ def _word(verdict: Verdict) -> str:
 
 
 class Told(NamedTuple):
-    """What is said of a part of a claim, and the word that stands in its brackets; without a claim there is none."""
+    """What is said of a part of a claim, and which side it settles on; None: it is open, or without a claim."""
 
     text: str
-    word: str
+    side: Word | None
+
+
+def _side(verdict: Verdict) -> Word | None:
+    """Which way a verdict answers: of an open one, where it is yes or more, or its settled rows agree."""
+    if verdict.is_at_least_so or verdict.word == UNDERSTATED:
+        return Word.SUPPORTED
+    side = Word(leaning(tally(verdict))) if verdict.is_open else verdict.verdict
+    return None if side in (*UNDECIDED, *UNMEASURED) else side
 
 
 def _lower(word: str) -> str:
@@ -229,7 +237,7 @@ def _lower(word: str) -> str:
 def _beside(beside: Beside, lead: Verdict, parts: Parts) -> Told | None:
     """The sentence, with its verdict in brackets; None where nothing of it was measured, or it leads already."""
     if beside.claim is None:
-        return Told(beside.text, "")
+        return Told(beside.text, None)
     verdict = _find(parts, beside.claim, beside.part)
     if verdict is None or (verdict is lead and not beside.workloads):
         return None
@@ -242,7 +250,7 @@ def _beside(beside: Beside, lead: Verdict, parts: Parts) -> Told | None:
     if beside.workloads:
         verdict = replace(verdict, verdict=combine(rows)[0])
     word = (_so_far(verdict) if verdict.is_open else "") or beside.words.get(verdict.verdict) or _word(verdict)
-    return Told(beside.text.replace(FOUND, f"{numbers} ({_lower(word)})"), word)
+    return Told(beside.text.replace(FOUND, f"{numbers} ({_lower(word)})"), _side(verdict))
 
 
 def _so_far(verdict: Verdict) -> str:

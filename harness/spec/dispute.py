@@ -39,7 +39,7 @@ class Beside(_DisputeTable):
     words: Annotated[
         Mapping[str, Text], Field(description="a table from verdicts to the words in brackets behind what was measured")
     ] = {}
-    in_answer: Annotated[bool, Field(description="whether it is a part of the answer, told with the first one")] = False
+    in_answer: Annotated[bool, Field(description="whether it is a part of the answer itself, not beside it")] = False
 
     @model_validator(mode="after")
     def _has_a_place(self) -> Self:

@@ -220,6 +220,7 @@ def test_what_stands_beside_an_answer_has_a_verdict_of_its_own() -> None:
     early = [replace(each, low=0.57, high=1.77, rounds=4, verdict=Word.INCONCLUSIVE) for each in rows]
     [line] = answer([no, replace(part, effects=tuple(early))], DISPUTE).lines
     assert line.text.endswith(" in Rust, not known yet (inconclusive)"), "an early look tells no bound"
+    assert (line.said, line.overall) == ("no", None), "what is not known yet speaks against nothing"
     elsewhere = replace(part, effects=tuple(rows[1:]))
     [line] = answer([no, elsewhere], DISPUTE).lines
     assert (line.said, line.text) == ("no", "at most 3 % faster on Candle"), "that length was not measured"
